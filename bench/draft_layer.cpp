@@ -58,6 +58,7 @@ class LayerTexts {
                                      return layer_->next_draft_row(1).status();
                                    }));
     std::printf("| two guesses | %.1f |\n", next);
+    SWY_TRY(drawn(rounds, wait));
     for (const uint32_t n : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 255u}) {
       SWY_LET(const double us, time_of(
                                    rounds / 4 + 1, [&] { return wait(n); }, [&] { return layer_->read_trail(); }));
@@ -74,36 +75,67 @@ class LayerTexts {
     return {};
   }
 
+  // Guesses that the device draws, until their ids are there.
+  Status drawn(uint32_t rounds, const std::function<Status(uint32_t)>& wait) {
+    Model& model = layer_->model();
+    if (!model.mtp()->draws()) return {};
+    SWY_LET(const Sampler sampler, Sampler::create({.temperature = 1, .top_p = 1, .seed = 7}, model.vocab()));
+    StepRunner& runner = model.runner();
+    for (const uint32_t n : {1u, 2u, 3u, 4u}) {
+      std::vector<SampleRow> rows;
+      for (uint32_t i = 0; i < n; ++i) {
+        rows.push_back({.sampler = &sampler, .position = i + 1, .token_entry = runner.guess_entries() + i});
+      }
+      const auto guess = [&]() -> Status {
+        SWY_TRY(layer_->submit_drafts(1, rows).status());
+        SWY_TRY(runner.read_ids(runner.guess_entries(), n));
+        return runner.ids().status();
+      };
+      SWY_LET(const double us, time_of(
+                                   rounds, [&] { return wait(0); }, guess));
+      std::printf("| %u drawn on the device | %.1f |\n", n, us);
+    }
+    return {};
+  }
+
   Status pairs(const char* name, uint32_t most, bool always, float temperature, Wrong wrong) {
     const std::string row = std::string(name) + (options_.text.empty() ? "" : temperature == 0 ? ", at 0" : ", at 0.7");
     if (row.find(options_.texts) == std::string::npos) return {};
     told_ = true;
     TextPairs pairs;
+    StretchSums sums;
     const uint32_t rounds = options_.pairs > 0 ? options_.pairs : options_.text.empty() ? 5 : 40;
-    Telling as{.tokens = options_.text.empty() ? 96u : 160u, .temperature = temperature};
+    Telling as{.tokens = 160, .temperature = temperature};
     BenchText told;  // of a forced text
     if (options_.text.empty()) {
       SWY_LET(told, tell(*plain_, prompts_[0], as));
-      as.as = &told;
     }
     for (uint32_t i = 0; i < rounds; ++i) {
       const std::vector<int32_t>& prompt = prompts_[i % prompts_.size()];
       Telling drafted = as;
       drafted.always = always;
       if (most > 0) drafted.drafter = std::make_shared<MtpDrafter>(*layer_, most);
-      if (most > 0 && as.as != nullptr) {
+      if (most > 0 && options_.text.empty()) {
         drafted.drafter = std::make_shared<ForcedDrafter>(name, told, wrong, most, i, layer_.get());
       }
       const auto plain = [&] { return tell(*plain_, prompt, as); };
-      SWY_TRY(pairs.add(i % 2 == 0, plain, [&] { return tell(*layer_, prompt, drafted); }));
+      const auto with = [&] {
+        layer_->model().observe(options_.where ? &sums : nullptr);
+        auto told_so = tell(*layer_, prompt, drafted);
+        layer_->model().observe(nullptr);
+        return told_so;
+      };
+      SWY_TRY(pairs.add(i % 2 == 0, plain, with));
     }
     pairs.print(row);
+    if (options_.where) sums.print();
     return {};
   }
 
   Status texts() {
     TextPairs::print_head();
-    for (const float temperature : !options_.text.empty() ? std::vector<float>{0.0f, 0.7f} : std::vector<float>{1.0f}) {
+    for (const float temperature :
+         !options_.text.empty() ? std::vector<float>{0.0f, 0.7f} : std::vector<float>{kForcedTemperature}) {
       const Wrong few{.share = 0.15};
       SWY_TRY(pairs("no guesses", 0, false, temperature, few));
       SWY_TRY(pairs("auto", kGuesses, false, temperature, few));

@@ -13,6 +13,7 @@ struct LayerBench {
   std::string text;    // file; "": the guesses are forced, for models with random weights
   std::string texts;   // only rows whose name has this part
   uint32_t pairs = 0;  // of texts; 0: by the model
+  bool where = false;  // also where the time of each row of texts went
 };
 
 // Prints what steps of the layer take, and pairs of texts. With a text each prompt is a part of it, the drafts are the

@@ -29,13 +29,6 @@ Result<BenchText> tell(Session& session, const std::vector<int32_t>& prompt, con
   r.sampling.temperature = how.temperature;
   r.sampling.top_p = 1;
   r.sampling.seed = 7;
-  if (how.as != nullptr) {
-    r.mask = [as = how.as](std::span<const int32_t> before, std::span<uint32_t> mask) {
-      if (before.size() >= as->ids.size()) return;
-      const auto next = static_cast<uint32_t>(as->ids[before.size()]);
-      mask[next / 32] = 1u << next % 32;
-    };
-  }
   if (how.drafter != nullptr) r.drafters.push_back(how.drafter);
   r.draft_always = how.always;
   SWY_LET(const auto id, batch.add(session, std::move(r)));
@@ -71,14 +64,36 @@ ForcedDrafter::ForcedDrafter(const char* name, const BenchText& text, Wrong wron
 Status ForcedDrafter::propose(uint32_t most, Guesses& guesses) {
   if (layer_ != nullptr) SWY_TRY(inner_->catch_up());
   const size_t end = std::min<size_t>(seen_ + std::min(most, most_), whole_.size());
+  if (layer_ != nullptr && end > seen_) {
+    const auto rows = guesses.device_rows(static_cast<uint32_t>(end - seen_));
+    if (!rows.empty()) {
+      SWY_TRY(layer_->submit_drafts(whole_[seen_ - 1], rows).status());
+      for (size_t at = seen_; at < end; ++at) guesses.add(guess(at));
+      return {};
+    }
+  }
   for (size_t at = seen_; at < end && (layer_ == nullptr || layer_->can_draft()); ++at) {
     if (layer_ != nullptr) {
       const bool first = at == seen_;
       SWY_TRY((first ? layer_->draft_row(whole_[at - 1]) : layer_->next_draft_row(guesses.ids().back())).status());
     }
-    guesses.add(!wrong_[at] ? whole_[at] : whole_[at] == 0 ? 1 : 0);
+    guesses.add(guess(at));
   }
   return {};
+}
+
+void StretchSums::stretch(const char* what, uint64_t begin_ns, uint64_t end_ns) {
+  auto sum = std::find_if(sums_.begin(), sums_.end(), [&](const Sum& s) { return s.what == what; });
+  if (sum == sums_.end()) sum = sums_.insert(sum, {what});
+  ++sum->times, sum->ns += end_ns - begin_ns;
+}
+
+void StretchSums::print() const {
+  std::printf("\n| stretch | times | us each |\n|---|---|---|\n");
+  for (const Sum& s : sums_) {
+    std::printf("| %s | %llu | %.1f |\n", s.what.c_str(), static_cast<unsigned long long>(s.times),
+                static_cast<double>(s.ns) / 1e3 / static_cast<double>(s.times));
+  }
 }
 
 void TextPairs::print_head() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts with and without drafts, in turn: what drafts cost and save. Where guesses are forced, each token's mask allows
-// what the text without drafts has there, so that guesses are right as often as they are meant to be, also where a row
-// in a step of several is rounded in another way than alone.
+// Texts with and without drafts, in turn: what drafts cost and save. Forced guesses are of the text that was drawn
+// without drafts before. So that they are right as often as they are meant to be, also where a row in a step of several
+// is rounded in another way than alone, such texts are drawn at a high temperature: the noise, which is the seed's,
+// then decides nearly alone.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,8 @@ namespace switchyard {
 // A file, or synth:...
 Result<Program> bench_program(const std::string& name);
 
+inline constexpr float kForcedTemperature = 64;
+
 struct BenchText {
   std::vector<int32_t> prompt, ids;
   double ms_a_token = 0;  // from the first token to the last
@@ -27,10 +30,9 @@ struct BenchText {
 // How a text is told.
 struct Telling {
   uint32_t tokens = 160;
-  float temperature = 1;
+  float temperature = kForcedTemperature;
   std::shared_ptr<Drafter> drafter = {};
   bool always = false;
-  const BenchText* as = nullptr;  // whose tokens alone are allowed
 };
 Result<BenchText> tell(Session& session, const std::vector<int32_t>& prompt, const Telling& how);
 
@@ -61,6 +63,8 @@ class ForcedDrafter final : public Drafter {
   }
 
  private:
+  int32_t guess(size_t at) const { return !wrong_[at] ? whole_[at] : whole_[at] == 0 ? 1 : 0; }
+
   const char* name_;
   std::vector<int32_t> whole_;
   std::vector<bool> wrong_;  // by place in the text
@@ -68,6 +72,25 @@ class ForcedDrafter final : public Drafter {
   Session* layer_;                   // NULL: none computes
   std::optional<MtpDrafter> inner_;  // of it
   size_t seen_ = 0;
+};
+
+// Where the time of steps goes, by the stretches of the thread that steps.
+class StretchSums final : public StepObserver {
+ public:
+  void stretch(const char* what, uint64_t begin_ns, uint64_t end_ns) override;
+  void submitting(const Plan&, const PlanSegment&) override {}
+  void submitted(const Plan&, const PlanSegment&, uint64_t begin_ns, uint64_t end_ns) override {
+    stretch("submit", begin_ns, end_ns);
+  }
+  void stepped() override {}
+  void print() const;
+
+ private:
+  struct Sum {
+    std::string what;
+    uint64_t times = 0, ns = 0;
+  };
+  std::vector<Sum> sums_;
 };
 
 // Pairs of texts, and a row of a table of them.

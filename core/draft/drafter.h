@@ -13,6 +13,8 @@
 
 namespace switchyard {
 
+struct SampleRow;  // of the engine: how a device draws a row
+
 // The guesses for a sequence's next tokens, which a drafter makes one after the other.
 class Guesses {
  public:
@@ -27,6 +29,13 @@ class Guesses {
     (void)logits;
     return std::nullopt;
   }
+  // Where a device can draw the guesses as the sequence's own tokens: how it draws each of at most `most`. Empty: the
+  // guesses are drawn from logits. The drafter submits the work, and says of how many guesses; nothing waits for them.
+  virtual std::span<const SampleRow> device_rows(uint32_t most) {
+    (void)most;
+    return {};
+  }
+  virtual void drawn_by_device(uint32_t guesses) { (void)guesses; }
   const std::vector<int32_t>& ids() const { return ids_; }
 
  protected:

@@ -121,6 +121,7 @@ Result<Batch::Id> Batch::add(Session& session, Request request) {
   const size_t drafts = r->request.drafters.empty() ? 0 : model_.drafts();
   if (r->request.mask) r->mask.resize(mask_words() * (1 + drafts));
   r->rows.reserve(drafts == 0 ? 1 : 16 + 2 * drafts);
+  r->sampled.reserve(1 + drafts);
   r->guesses = std::make_unique<RequestGuesses>(*this, *r);
   for (const auto& d : r->request.drafters) {
     Acceptance& usual = model_.draft_policy().usual(d->name(), d->expected_acceptance());

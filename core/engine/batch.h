@@ -143,24 +143,27 @@ class Batch {
   size_t mask_words() const { return (model_.vocab() + 31) / 32; }
   bool may_run_ahead();
   bool may_draft_next(Running& r);
-  void plan_step(Flight& flight);
+  Status plan_step(Flight& flight);
   void order_prompts();
   void choose_draws(Flight& flight);
   bool add_to_step(Running& r, Flight& flight, StepRoom& room);
   Status prepare_rows(Running& r, bool blind, uint32_t& drafts);
   StepRoom room_for_decoding() const;
   uint32_t draft_limit(const Running& r, const StepRoom& room) const;
-  void draft(StepRoom& room);
+  Status draft(StepRoom& room);
   void ask_drafters(Running& r, StepRoom& room);
-  DraftPolicy::Ask ask_for(const StepRoom& room, uint32_t proposed, bool computes) const;
+  DraftPolicy::Ask ask_for(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
   void passed(Running& r, size_t drafter);
   uint32_t drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const;
-  void compute_drafts();
+  Status compute_drafts();
+  static bool draws_each_row(const Running& r);
   Status prepare_sample(Running& r, const StepSequence& sequence);
   Status fill_masks(Flight& flight);
   void fill_masks(Running& r, const FlightPart& part);
   void make_mask(Running& r, std::span<const int32_t> drafts) const;
   Status submit(Flight& flight);
+  Status read_ahead(const FlightPart& part);
+  Status learn_guesses(Flight& flight);
   static void reached_cut(Running& r);
   Status finish_step();
   Result<Draw> draw(Running& r, const DrawRow& row, const StepOutput& out);
@@ -192,7 +195,12 @@ class Batch {
   uint32_t asked_drafts_ = 0, computed_drafts_ = 0;  // that it was asked for, and that came of it
   std::vector<Acceptance*> faded_;                   // of all sequences, in the step that is being planned
   std::vector<float> hidden_;                        // rows of a sequence
-  std::vector<uint32_t> free_entries_;               // of the devices' token buffers
+  bool hidden_there_ = false;                        // those of the step under way come with its tokens
+  std::vector<uint32_t> free_entries_;               // of the devices' token buffers, which have more for drafts
+  uint32_t next_draw_ = 0;                           // of these, in the step being submitted
+  uint32_t guesses_ = 0;                             // that a device draws before the step
+  std::vector<int32_t> entries_;                     // of its tokens
+  uint64_t draft_begin_ns_ = 0;                      // when the drafters were asked
   Id next_id_ = 1;
   uint64_t steps_ = 0, draws_ = 0;
 };

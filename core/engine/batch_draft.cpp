@@ -51,7 +51,7 @@ uint32_t Batch::draft_limit(const Running& r, const StepRoom& room) const {
 }
 
 // The drafts of every sequence that decodes in this step. Those that a device computes come last, all at once.
-void Batch::draft(StepRoom& room) {
+Status Batch::draft(StepRoom& room) {
   computed_.clear(), faded_.clear();
   for (const auto& r : running_) {
     r->drafts = r->masks = r->drew = r->asked = 0;
@@ -59,8 +59,8 @@ void Batch::draft(StepRoom& room) {
     const bool decodes = r->outcome.stopped == StopReason::none && !r->paused && !r->reads_prompt();
     if (room.drafts > 0 && decodes && !r->request.drafters.empty()) ask_drafters(*r, room);
   }
-  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = asked_drafts_ = 0;
-  if (!computed_.empty()) compute_drafts();
+  drafting_ns_ = reading_ns_ = following_ns_ = computed_drafts_ = asked_drafts_ = guesses_ = 0;
+  return computed_.empty() ? Status() : compute_drafts();
 }
 
 // Asks the drafters in turn until one has guesses, or would compute some.
@@ -107,7 +107,10 @@ void Batch::passed(Running& r, size_t drafter) {
   record.usual->passed();
 }
 
-DraftPolicy::Ask Batch::ask_for(const StepRoom& room, uint32_t proposed, bool computes) const {
+// Lists are looked for as if every sequence were sampled like this one.
+DraftPolicy::Ask Batch::ask_for(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
+  const SamplingPath path = draws_each_row(r) ? r.outcome.path.path : SamplingPath::logits;
+  const uint32_t wants = want_of(path, r.sampler.top_logprobs() > 0);
   return {.rows = room.decoding_rows,
           .seqs = room.seqs,
           .undrafted = room.undrafted_rows,
@@ -116,14 +119,18 @@ DraftPolicy::Ask Batch::ask_for(const StepRoom& room, uint32_t proposed, bool co
           .proposed = proposed,
           .drafting = computes ? room.drafting + 1 : 0,
           .feeds_again = model_.feeds_again(),
-          .has_lists = [this, seqs = room.seqs](uint32_t rows) {
-            const StepCounts step{.rows = rows, .seqs = seqs, .logit_rows = rows, .context = model_.context()};
-            return model_.runner().has_lists(step, kWantLogits);
+          .has_lists = [this, wants, seqs = room.seqs](uint32_t rows) {
+            const StepCounts step{.rows = rows,
+                                  .seqs = seqs,
+                                  .logit_rows = rows,
+                                  .sample_rows = wants == kWantLogits ? 0 : rows,
+                                  .context = model_.context()};
+            return model_.runner().has_lists(step, wants);
           }};
 }
 
 uint32_t Batch::drafts_that_pay(const Running& r, const StepRoom& room, uint32_t proposed, bool computes) const {
-  return model_.draft_policy().choose(ask_for(room, proposed, computes), r.records[r.drafter].own, r.account);
+  return model_.draft_policy().choose(ask_for(r, room, proposed, computes), r.records[r.drafter].own, r.account);
 }
 
 // Of drafters that compute, those whose guesses were measured not to pay. They are tried again after some requests,
@@ -158,20 +165,20 @@ bool Batch::may_draft_next(Running& r) {
   for (size_t i = 0; i < r.request.drafters.size(); ++i) {
     const Drafter& d = *r.request.drafters[i];
     if (!d.may_propose_after(r.due)) continue;
-    if (!d.computes() || r.request.draft_always) return true;
+    if (r.request.draft_always) return true;
     StepRoom room;
     room.seqs = room.decoding_rows = room.undrafted_rows = static_cast<uint32_t>(running_.size());
     room.tokens = room.seqs;
-    const DraftPolicy::Ask ask = ask_for(room, model_.drafts(), true);
+    const DraftPolicy::Ask ask = ask_for(r, room, model_.drafts(), d.computes());
     if (model_.draft_policy().choose(ask, r.records[i].own, r.account) > 0) return true;
     if (r.passed_in + 1 != steps_) passed(r, i);  // else as the step under way was planned
   }
   return false;
 }
 
-void Batch::compute_drafts() {
+Status Batch::compute_drafts() {
   const Stretch stretch(model_.runner().observer(), "draft");
-  const uint64_t begin = Os::real().now_ns();
+  const uint64_t begin = draft_begin_ns_ = Os::real().now_ns();
   const auto drafter = [](const Running& r) -> Drafter& { return *r.request.drafters[r.drafter]; };
   for (Running* r : computed_) drafter(*r).will_propose(r->drafts, *r->guesses);
   for (Running* r : computed_) {
@@ -184,42 +191,13 @@ void Batch::compute_drafts() {
     if (r->drafts == 0) passed(*r, r->drafter);
     if (!proposed.ok()) end(*r, StopReason::failed, std::move(proposed));
   }
+  if (guesses_ > 0) {
+    SWY_TRY(model_.runner().read_ids(model_.runner().guess_entries(), guesses_));
+  }
   drafting_ns_ = Os::real().now_ns() - begin;
   reading_ns_ = std::min(reading_ns_, drafting_ns_);
   drafting_ns_ -= reading_ns_;
-}
-
-std::optional<int32_t> Batch::RequestGuesses::draw(std::span<const float> logits) {
-  const size_t index = ids_.size();
-  while (counts_.size() < index) {
-    const int32_t id = ids_[counts_.size()];
-    if (!batch_.model_.check_tokens({&id, 1}).ok()) return std::nullopt;
-    counts_.push_back(r_.sampler.count_of(id));
-    r_.sampler.saw_output(id);
-  }
-  const uint32_t* mask = nullptr;
-  if (r_.request.mask) {
-    if (index > batch_.model_.drafts()) return std::nullopt;
-    batch_.make_mask(r_, ids_);
-    mask = r_.mask.data() + index * batch_.mask_words();
-  }
-  const auto id = r_.sampler.guess(logits, r_.session.position() + r_.unfed().size() + index, mask);
-  const std::span<const int32_t> stops = r_.sampler.stop_ids();
-  if (!id.ok() || std::find(stops.begin(), stops.end(), *id) != stops.end()) return std::nullopt;
-  ids_.push_back(*id);
-  return *id;
-}
-
-// What follows an end is never drawn.
-void Batch::RequestGuesses::end(uint32_t most) {
-  for (size_t i = counts_.size(); i-- > 0;) r_.sampler.set_count(ids_[i], counts_[i]);
-  counts_.clear();
-  const std::span<const int32_t> stops = r_.sampler.stop_ids();
-  const auto useless = [&](int32_t id) {
-    return !batch_.model_.check_tokens({&id, 1}).ok() || std::find(stops.begin(), stops.end(), id) != stops.end();
-  };
-  ids_.erase(std::find_if(ids_.begin(), ids_.end(), useless), ids_.end());
-  if (ids_.size() > most) ids_.resize(most);
+  return {};
 }
 
 // The mask of the row after `drafts`, as if these had been drawn.
@@ -313,10 +291,18 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
 Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
   if (!r.wants_hidden()) return {};
   const uint64_t begin = Os::real().now_ns();
-  hidden_.resize(size_t{stand} * model_.hidden_width());
-  SWY_TRY(model_.read_hidden(part.first_row, hidden_));
+  const size_t width = model_.hidden_width();
+  std::span<const float> rows;
+  if (hidden_there_) {
+    SWY_LET(rows, model_.hidden_of_last());
+    rows = rows.subspan(part.first_row * width, stand * width);
+  } else {
+    hidden_.resize(stand * width);
+    SWY_TRY(model_.read_hidden(part.first_row, hidden_));
+    rows = hidden_;
+  }
   for (const auto& d : r.request.drafters) {
-    if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), hidden_));
+    if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), rows));
   }
   following_ns_ += Os::real().now_ns() - begin;
   return {};

@@ -12,16 +12,21 @@ namespace switchyard {
 // The guesses of a request, drawn as its tokens are.
 class Batch::RequestGuesses final : public Guesses {
  public:
-  RequestGuesses(const Batch& batch, Running& request) : batch_(batch), r_(request) {}
+  RequestGuesses(Batch& batch, Running& request) : batch_(batch), r_(request) {}
   std::optional<int32_t> draw(std::span<const float> logits) override;
-  void clear() { ids_.clear(); }
+  std::span<const SampleRow> device_rows(uint32_t most) override;
+  void drawn_by_device(uint32_t guesses) override;
+  void clear() { ids_.clear(), rows_.clear(); }
   // Keeps those that a step can verify, and takes back what was counted of them.
   void end(uint32_t most);
 
  private:
-  const Batch& batch_;
+  bool drawn_later(int32_t id) const;
+
+  Batch& batch_;
   Running& r_;
   std::vector<uint32_t> counts_;  // of the ids that were counted, before
+  std::vector<SampleRow> rows_;   // of guesses that a device draws
 };
 
 struct Batch::Running {
@@ -53,11 +58,11 @@ struct Batch::Running {
   uint32_t asked = 0;               // of a device
   uint32_t drew = 0;                // tokens of the step
   std::unique_ptr<RequestGuesses> guesses = {};
-  std::vector<uint32_t> mask = {};  // of each row that draws
-  uint32_t masks = 0;               // of them are there, for the step that is being planned
-  Status mask_fault = {};           // the first row's mask allows nothing
-  uint32_t drawable = UINT32_MAX;   // so many drafts at most may stand, for what their masks are
-  SampleRow row = {};               // of the step being submitted
+  std::vector<uint32_t> mask = {};      // of each row that draws
+  uint32_t masks = 0;                   // of them are there, for the step that is being planned
+  Status mask_fault = {};               // the first row's mask allows nothing
+  uint32_t drawable = UINT32_MAX;       // so many drafts at most may stand, for what their masks are
+  std::vector<SampleRow> sampled = {};  // rows of the step being submitted
   uint64_t begin_ns = 0, first_ns = 0;
 
   bool reads_prompt() const { return fed < request.prompt.size(); }

@@ -7,6 +7,11 @@
 #include "core/plugin/call.h"
 
 namespace switchyard {
+namespace {
+
+constexpr uint32_t kHiddenAtOnce = 64;  // hidden rows that come with a step's tokens; more are read when it has ended
+
+}  // namespace
 
 // The next step can be submitted ahead if every token that it feeds is known, or sampled by the device. A sequence
 // whose next tokens may be guessed waits until it is known what follows.
@@ -21,6 +26,10 @@ bool Batch::may_run_ahead() {
     return r->due == 0 || (r->outcome.path.path == SamplingPath::fused && !r->request.mask && !may_draft_next(*r));
   });
 }
+
+// Whether a device that samples draws every row of a step with drafts. The masks of rows after the first follow from
+// the drafts, as do the counts for penalties: with either the host draws, one row after the other.
+bool Batch::draws_each_row(const Running& r) { return !r.request.mask && r.sampler.counts().empty(); }
 
 // Finds memory for a decoding step of the request's rows; without drafts, where there is too little.
 Status Batch::prepare_rows(Running& r, bool blind, uint32_t& drafts) {
@@ -72,8 +81,7 @@ bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
     s.pending = drafts > 0 && model_.pending_rows() > 0;
   }
   FlightPart part{&r, s.tokens, s.position, flight.rows, n + drafts, drafts, blind, !r.reads_prompt()};
-  // The device's samplers do not verify: the host draws one row after the other.
-  part.path = drafts > 0 ? SamplingPath::logits : r.outcome.path.path;
+  part.path = drafts == 0 || draws_each_row(r) ? r.outcome.path.path : SamplingPath::logits;
   s.logit_rows = part.draws ? 1 + drafts : 0;
   room.rows += part.tokens;
   flight.rows += part.tokens;
@@ -83,11 +91,11 @@ bool Batch::add_to_step(Running& r, Flight& flight, StepRoom& room) {
   return true;
 }
 
-void Batch::plan_step(Flight& flight) {
+Status Batch::plan_step(Flight& flight) {
   sequences_.clear();
   order_prompts();
   StepRoom room = room_for_decoding();
-  draft(room);
+  SWY_TRY(draft(room));
   for (const auto& r : running_) {
     if (!r->reads_prompt()) add_to_step(*r, flight, room);
   }
@@ -96,6 +104,7 @@ void Batch::plan_step(Flight& flight) {
     if (room.prompt_rows > 0) add_to_step(*r, flight, room);
   }
   choose_draws(flight);
+  return {};
 }
 
 // Every other step begins with the prompt of which the least was read, so that a short one need not wait until a long
@@ -134,22 +143,29 @@ void Batch::choose_draws(Flight& flight) {
     if (p.drafts > 0) r.counts_there = false;  // what the host draws is not counted on the device
     flight.wants |= want_of(p.path, r.sampler.top_logprobs() > 0);
     if (p.path == SamplingPath::logits) continue;
-    p.sample_row = flight.sample_rows++;
-    sequences_[i].sample = &r.row;
+    p.sample_row = flight.sample_rows;
+    flight.sample_rows += 1 + p.drafts;
+    r.sampled.assign(1 + p.drafts, {});
+    sequences_[i].samples = r.sampled;
   }
 }
 
-// The parameters that the device needs for a row that it samples.
+// The parameters that the device needs for the rows that it samples. Those of drafts have no mask and no counts
+// (draws_each_row).
 Status Batch::prepare_sample(Running& r, const StepSequence& s) {
-  r.row = {};
-  r.row.sampler = &r.sampler;
-  r.row.position = s.position + s.tokens.size();
-  r.row.token_entry = r.entry;
-  r.row.mask = r.mask.empty() ? nullptr : r.mask.data();
+  const auto behind = static_cast<uint32_t>(r.sampled.size() - 1);
+  for (uint32_t i = 0; i <= behind; ++i) {
+    SampleRow& row = r.sampled[i];
+    row.sampler = &r.sampler;
+    row.position = s.position + s.tokens.size() - behind + i;
+    row.token_entry = i == 0 ? r.entry : model_.max_sessions() + next_draw_++;
+    row.mask = r.mask.empty() ? nullptr : r.mask.data();
+  }
   if (r.sampler.counts().empty()) return {};
+  SampleRow& row = r.sampled[0];
   const bool fused = r.outcome.path.path == SamplingPath::fused;
-  r.row.counts_read_slot = fused && r.counts_there ? s.read_slot : s.write_slot;
-  if (fused) r.row.counts_write_slot = s.write_slot;
+  row.counts_read_slot = fused && r.counts_there ? s.read_slot : s.write_slot;
+  if (fused) row.counts_write_slot = s.write_slot;
   if (fused && r.counts_there) return {};
   for (const StatePool::Unit& u : model_.states().units()) {
     if (!u.counts || u.memory == nullptr) continue;
@@ -174,15 +190,24 @@ Status Batch::fill_masks(Flight& flight) {
 }
 
 Status Batch::submit(Flight& flight) {
+  next_draw_ = 0;
   for (size_t i = 0; i < flight.parts.size(); ++i) {
-    const Stretch stretch(sequences_[i].sample == nullptr ? nullptr : model_.runner().observer(), "prepare sampler");
-    if (sequences_[i].sample != nullptr) SWY_TRY(prepare_sample(*flight.parts[i].request, sequences_[i]));
+    const bool none = sequences_[i].samples.empty();
+    const Stretch stretch(none ? nullptr : model_.runner().observer(), "prepare sampler");
+    if (!none) SWY_TRY(prepare_sample(*flight.parts[i].request, sequences_[i]));
   }
   for (size_t i = 0; i < flight.parts.size(); ++i) {
     if (sequences_[i].pending) flight.parts[i].request->session.pend();
   }
+  const bool hidden = std::any_of(flight.parts.begin(), flight.parts.end(),
+                                  [](const FlightPart& p) { return p.request->wants_hidden(); });
+  hidden_there_ = false;
+  if (hidden && flight.rows <= kHiddenAtOnce) {
+    SWY_LET(hidden_there_, model_.read_hidden_with_next(flight.rows));
+  }
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
   ++steps_;
+  if (guesses_ > 0 && flight.parts.size() == 1 && model_.runner().runs_ahead()) SWY_TRY(read_ahead(flight.parts[0]));
   for (const FlightPart& p : flight.parts) {
     if (p.blind || p.drafts > 0 || p.request == nullptr) continue;
     p.request->session.commit();
@@ -202,17 +227,17 @@ void Batch::reached_cut(Running& r) {
 Result<Draw> Batch::draw(Running& r, const DrawRow& row, const StepOutput& out) {
   const FlightPart& p = row.part;
   const uint32_t* mask = r.mask.empty() ? nullptr : r.mask.data() + row.index * mask_words();
+  const uint32_t sampled = p.sample_row + row.index;
   if (p.path == SamplingPath::fused) {
     r.outcome.read_bytes += sizeof(swy_sample_result) + out.top_count * 8;
-    const size_t top = size_t{p.sample_row} * out.top_count;
-    return r.sampler.accept(out.tokens[p.sample_row], out.top_ids.subspan(top, out.top_count),
+    const size_t top = size_t{sampled} * out.top_count;
+    return r.sampler.accept(out.tokens[sampled], out.top_ids.subspan(top, out.top_count),
                             out.top_logprobs.subspan(top, out.top_count));
   }
   if (p.path == SamplingPath::candidates) {
-    const size_t at = size_t{p.sample_row} * out.candidate_count;
+    const size_t at = size_t{sampled} * out.candidate_count;
     const Candidates candidates{out.candidate_ids.subspan(at, out.candidate_count),
-                                out.candidate_logits.subspan(at, out.candidate_count),
-                                out.candidate_results[p.sample_row]};
+                                out.candidate_logits.subspan(at, out.candidate_count), out.candidate_results[sampled]};
     r.outcome.read_bytes += sizeof(swy_candidates_result) + out.candidate_count * 8;
     SWY_LET(const std::optional<Draw> drawn, r.sampler.finish(candidates, row.position, mask));
     if (drawn) return *drawn;
@@ -245,6 +270,7 @@ Status Batch::finish_step() {
   Flight& flight = *flights_.front();
   flights_.erase(flights_.begin());
   idle_.push_back(&flight);
+  SWY_TRY(learn_guesses(flight));
   SWY_LET(const StepOutput out, model_.runner().collect());
   for (const FlightPart& p : flight.parts) {
     if (p.request == nullptr || p.request->outcome.stopped != StopReason::none) continue;
@@ -269,7 +295,7 @@ Result<bool> Batch::step() {
     {
       const Stretch stretch(observer, "prepare");
       flight.clear();
-      plan_step(flight);
+      SWY_TRY(plan_step(flight));
     }
     if (flight.parts.empty()) return {};
     SWY_TRY(submit(flight));

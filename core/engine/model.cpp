@@ -257,10 +257,13 @@ Status Model::fit_chunk(const std::function<Status()>& tried) {
 
 Status Model::make_runner() {
   return fit_chunk([this]() -> Status {
-    const StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
-                                  pool_,          chunk_,         pages_per_session(), cancelled_};
+    StepRunner::Setup setup{planner_.get(), weights_.get(), &states_.buffers(),  head_,
+                            pool_,          chunk_,         pages_per_session(), cancelled_};
+    setup.draws = drafts_;
+    if (mtp_ != nullptr) SWY_TRY(mtp_->make_rows(setup, hidden_));
     SWY_LET(runner_, StepRunner::create(setup));
     SWY_TRY(runner_->reserve(largest_step(), chunk_ > least_chunk()));
+    setup.tokens_of = runner_->tokens();
     return mtp_ == nullptr ? Status() : mtp_->make_runner(setup, largest_layer_step());
   });
 }
@@ -269,7 +272,7 @@ StepCounts Model::largest_step() const {
   return {.rows = chunk_,
           .seqs = pool_.seqs,
           .logit_rows = std::min(pool_.seqs + drafts_, chunk_),
-          .sample_rows = pool_.seqs,
+          .sample_rows = std::min(pool_.seqs + drafts_, chunk_),
           .context = context_};
 }
 
@@ -344,7 +347,7 @@ Status Model::check_memory(const std::vector<WeightUse>& uses, uint64_t host_byt
       });
       if (!bounded(devices_[d])) continue;
       need->steps = saturating_add(need->steps, plan.arena_bytes[d]);
-      if (mtp_ != nullptr) need->steps = saturating_add(need->steps, mtp.arena_bytes[d]);
+      if (mtp_ != nullptr) need->steps = saturating_add(need->steps, mtp.arena_bytes[d] + mtp_->rows_bytes(chunk_));
     }
     return checked();
   });
@@ -376,10 +379,6 @@ Result<Plan> Model::plan(uint32_t rows, uint32_t logit_rows, uint32_t context) c
 Result<Plan> Model::plan_mtp(uint32_t rows, uint32_t context) const {
   if (mtp_ == nullptr) return error(Code::usage, "this model does not run a multi-token prediction layer");
   return mtp_->planner().plan(bucket({.rows = rows, .context = context}));
-}
-
-Status Model::read_hidden(uint32_t first, std::span<float> rows) const {
-  return runner_->read_result(hidden_, std::as_writable_bytes(rows), uint64_t{first} * hidden_width_ * sizeof(float));
 }
 
 Status Model::check_tokens(std::span<const int32_t> ids) const { return check_token_ids(ids, vocab_); }

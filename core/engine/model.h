@@ -120,6 +120,9 @@ class Model {
   // [rows, width].
   uint32_t hidden_width() const { return hidden_width_; }
   Status read_hidden(uint32_t first, std::span<float> rows) const;
+  // The first rows of the next step, as StepRunner::read_with_next; and these.
+  Result<bool> read_hidden_with_next(uint32_t rows);
+  Result<std::span<const float>> hidden_of_last();
   // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.
   const WeightStore& weights() const { return *weights_; }
   StatePool& states() { return states_; }
@@ -129,6 +132,9 @@ class Model {
   const std::string& mtp_left_out() const { return mtp_left_out_; }
   StepRunner& runner() { return *runner_; }
   const StepRunner& runner() const { return *runner_; }
+  // StepRunner's, of the layer's steps, too.
+  void observe(StepObserver* observer);
+  void forget_lists();
 
   Status check_tokens(std::span<const int32_t> ids) const;
   // How many of `left` tokens that begin at `position` go into a step with room for `room` rows. With --deterministic a
@@ -151,7 +157,7 @@ class Model {
   Status check_homes(const Planner& pending, const Graph& plain, const ModelOptions& options,
                      const PlanPolicy& policy) const;
   Status add_hidden(Graph& graph);
-  Status add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home);
+  Status add_sampler(const ModelOptions& options, const PlanPolicy& policy, const Graph& plain, uint32_t home);
   Status plan_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, const SamplerOffer& offer);
   static Result<std::unique_ptr<Model>> plan_ahead(std::shared_ptr<const Program> program,
                                                    std::vector<std::shared_ptr<Device>> devices, PlanPolicy policy,

@@ -22,29 +22,36 @@ bool lacks_room(const Status& s) { return s.code() == Code::unsupported || s.cod
 
 }  // namespace
 
-// The main function's, and the layer's. Where the layer may be left out and steps can run ahead without it, neither it
-// nor its rows are planned.
+// The main function's, and the layer's. Where the layer may be left out and steps can run ahead without it, it is so
+// with several sessions, which seldom draft, and where no device draws guesses; then its rows are not planned either.
 Status Model::make_planners(const ModelOptions& options, const PlanPolicy& policy) {
   const auto plan_main = [&](const ModelOptions& as) { return fit_chunk([&] { return make_planner(as, policy); }); };
   const bool optional = options.mtp && options.mtp_if_it_fits && MtpLayer::of(*program_) != nullptr;
   ModelOptions without = options;
   without.mtp = without.hidden = false;
   const uint32_t chunk = chunk_;
-  if (optional && StepRunner::can_run_ahead(devices_)) {
+  const auto go_without = [&]() -> Status {
+    leave_layer_out(
+        fmt::format("{} begins each step before the last one's tokens are known, and would have to wait "
+                    "for the layer; --speculate mtp uses it all the same",
+                    devices_[0].name));
+    return {};
+  };
+  const bool alone = options.sessions == 1 && MtpLayer::can_draw(*program_);
+  if (optional && StepRunner::can_run_ahead(devices_) && !alone) {
     SWY_TRY(plan_main(without));
-    if (StepRunner::can_run_ahead(devices_, head_)) {
-      leave_layer_out(
-          fmt::format("{} begins each step before the last one's tokens are known, and would have to wait "
-                      "for the layer; --speculate mtp uses it all the same",
-                      devices_[0].name));
-      return {};
-    }
+    if (StepRunner::can_run_ahead(devices_, head_)) return go_without();
     chunk_ = chunk;  // which what did not fit may have made smaller; so below
   }
   Status made = plan_main(options);
   const uint32_t planned = chunk_;
   if (made.ok()) {
     made = fit_chunk([&] { return make_mtp(options, policy); });
+    if (made.ok() && optional && StepRunner::can_run_ahead(devices_, head_) && !mtp_->draws()) {
+      chunk_ = chunk;
+      SWY_TRY(plan_main(without));
+      return go_without();
+    }
     if (!optional || !lacks_room(made)) return made;
     chunk_ = planned;
   } else {
@@ -110,10 +117,24 @@ Status Model::learn_planner(const ModelOptions& options, const PlanPolicy& polic
 Status Model::make_mtp(const ModelOptions& options, const PlanPolicy& policy) {
   const Function* f = options.mtp ? MtpLayer::of(*program_) : nullptr;
   if (f == nullptr) return {};
-  SWY_LET(Planner planner,
-          Planner::create(graph_of(*program_, *f), devices_, policy, options.variants, pool_, chunk_, cancelled_));
-  mtp_ = std::make_unique<MtpLayer>(*program_, std::move(planner));
-  return {};
+  const auto make = [&](Graph graph, MtpLayer::Made made) -> Status {
+    SWY_LET(Planner planner,
+            Planner::create(std::move(graph), devices_, policy, options.variants, pool_, chunk_, cancelled_));
+    if (made.last_row != kNoValue) {
+      const swy_bucket one = bucket({.sample_rows = 1, .context = context_});
+      SWY_TRY(planner.plan(one, made.head.results(kWantTokens)).status());
+    }
+    mtp_ = std::make_unique<MtpLayer>(*program_, std::move(planner), std::move(made));
+    return {};
+  };
+  const Graph plain = graph_of(*program_, *f);
+  if (devices_.size() == 1 && sampling_.token && MtpLayer::can_draw(*program_)) {
+    Graph graph = plain;
+    MtpLayer::Made made = MtpLayer::add_draws(graph, sampling_);
+    Status drawn = make(std::move(graph), std::move(made));
+    if (!lacks_room(drawn)) return drawn;
+  }
+  return make(plain, {.head = head_of_logits(plain)});
 }
 
 Status Model::try_planner(const ModelOptions& options, const PlanPolicy& policy) {
@@ -158,7 +179,7 @@ Status Model::add_hidden(Graph& graph) {
 
 // Replaces the planner with one for the graph with the sampling operations of a device, if one offers any that can be
 // planned. `home`: the device that makes the logits.
-Status Model::add_sampler(const ModelOptions& options, PlanPolicy policy, const Graph& plain, uint32_t home) {
+Status Model::add_sampler(const ModelOptions& options, const PlanPolicy& policy, const Graph& plain, uint32_t home) {
   used_.clear();
   sampler_ = {"tokens", "sample", "the host", "", "estimate", {}, {}};
   sampling_ = device_sampling_of(devices_[home]);
@@ -171,7 +192,7 @@ Status Model::add_sampler(const ModelOptions& options, PlanPolicy policy, const 
   SamplerChoice choice = choose_sampler(plain, head_, devices_, home, policy, options.variants, one);
   for (const SamplerOffer& offer : choice.offers) {
     Considered& answer = choice.answers[offer.answer];
-    const auto made = plan_sampler(options, policy, plain, offer);
+    auto made = plan_sampler(options, policy, plain, offer);
     if (made.ok()) {
       sampler_.chosen = fmt::format("{}{}{}", answer.device, answer.kernel.empty() ? "" : " ", answer.kernel);
       sampler_.reason = choice.offers.size() == 1 ? "no other device offers to sample"

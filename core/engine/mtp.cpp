@@ -64,19 +64,67 @@ const Function* MtpLayer::of(const Program& program) {
   return nullptr;
 }
 
-MtpLayer::MtpLayer(const Program& program, Planner planner)
-    : planner_(std::move(planner)), shortlist_(program.mtp_shortlist) {
+bool MtpLayer::can_draw(const Program& program) {
+  const IdRanges& list = program.mtp_shortlist;
+  return list.empty() || (list.ranges()[0].first == 0 && list.ranges()[0].count >= list.count() / 2);
+}
+
+MtpLayer::Made MtpLayer::add_draws(Graph& g, const DeviceSampling& device) {
+  const uint32_t row = g.results.at(1);
+  DeviceSampling alone = device;  // what a guess is drawn with
+  alone.candidates = false;
+  alone.steps &= ~static_cast<uint32_t>(SWY_SAMPLES_PENALTIES | SWY_SAMPLES_LOGPROBS);
+  Made made{.head = {}, .last_row = kNoValue, .row = row};
+  g.values.push_back({"mtp.last_row", SWY_F32, SWY_ROWS_LOGITS, g.values[row].width});
+  made.last_row = static_cast<uint32_t>(g.values.size() - 1);
+  g.results[1] = made.last_row;
+  made.head = add_head(g, alone);
+  g.results.push_back(row);
+  GraphOp& gather = g.ops.emplace_back();  // a part of the head, since it knows which row is the last one
+  gather.name = "mtp.last_row";
+  gather.id = SWY_OP_GATHER_ROWS;
+  gather.inputs = {row}, gather.outputs = {made.last_row};
+  return made;
+}
+
+MtpLayer::MtpLayer(const Program& program, Planner planner, Made made)
+    : planner_(std::move(planner)), made_(std::move(made)), shortlist_(program.mtp_shortlist) {
   if (!shortlist_.empty()) all_logits_.resize(vocab_of(program), -std::numeric_limits<float>::infinity());
   const Graph& graph = planner_.graph();
-  row_value_ = graph.results[1];
+  row_value_ = draws() ? made_.row : graph.results[1];
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
+}
+
+Status MtpLayer::make_rows(StepRunner::Setup& setup, uint32_t hidden) {
+  if (!draws()) return {};
+  const uint64_t bytes = rows_bytes(setup.max_rows);
+  SWY_LET(rows_, DeviceBuffer::allocate(planner_.devices()[0], SWY_MEMORY_DEVICE, bytes, "the layer's rows"));
+  setup.bound = {{hidden, 0, &rows_, bytes}};
+  return {};
+}
+
+Status MtpLayer::prepare(std::span<const StepCounts> steps, bool drawn, const StepRunner::Progress& progress) {
+  SWY_TRY(runner_->prepare(steps, drawn && draws() ? kWantTokens : kWantLogits, progress));
+  if (!drawn || !draws()) return {};
+  std::vector<StepCounts> few(steps.begin(), steps.end());
+  std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
+  return runner_->prepare(few, kWantTokens, progress, HeadLists::apart);
 }
 
 Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest) {
   setup.planner = &planner_;
   setup.tokens = static_cast<uint32_t>(all_logits_.size());
-  setup.head = head_of_logits(planner_.graph());
+  setup.head = made_.head;
   max_rows_ = setup.max_rows;
+  setup.draws = 0;
+  if (draws()) {
+    const uint64_t row = uint64_t{hidden_} * sizeof(float);
+    setup.bound = {{planner_.graph().inputs[0], 0, &rows_, rows_.bytes()},
+                   {row_value_, 0, &rows_, rows_.bytes()},
+                   {made_.last_row, 0, &rows_, row}};
+    setup.last_row = made_.last_row, setup.row = row_value_;
+    setup.in_flight = kMostGuesses + 2;  // and a body
+  }
   SWY_LET(runner_, StepRunner::create(setup));
   return runner_->reserve(largest, false);
 }
@@ -87,8 +135,10 @@ Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {
   s.position = rows.position;
   s.pages = rows.pages;
   s.logit_rows = logits ? 1 : 0;
-  last_rows_ = static_cast<uint32_t>(rows.next.size());
-  SWY_LET(const std::span<const float> made, runner_->run({&s, 1}, rows.hidden));
+  ahead_ = 0;
+  last_rows_ = draws() ? 1 : static_cast<uint32_t>(rows.next.size());
+  if (draws()) SWY_TRY(rows_.write(0, std::as_bytes(rows.hidden)));
+  SWY_LET(const std::span<const float> made, runner_->run({&s, 1}, draws() ? std::span<const float>() : rows.hidden));
   if (!logits || shortlist_.empty()) return made;
   const float* from = made.data();
   for (const IdRanges::Range& r : shortlist_.ranges()) {
@@ -98,7 +148,54 @@ Result<std::span<const float>> MtpLayer::run(const Rows& rows, bool logits) {
   return std::span<const float>(all_logits_);
 }
 
+Status MtpLayer::guess(const Rows& rows, std::span<const SampleRow> draws) {
+  std::vector<float>& input = inputs_[next_input_++ % inputs_.size()];
+  input.assign(rows.hidden.begin(), rows.hidden.end());
+  SWY_TRY(rows_.write_later(0, std::as_bytes(std::span(input))));
+  ahead_ = 0;
+  StepSequence s = sequence_of(rows);
+  s.samples = draws.first(1);
+  SWY_TRY(runner_->submit_unread({&s, 1}));
+  return guess_more(s, draws);
+}
+
+StepSequence MtpLayer::sequence_of(const Rows& rows) {
+  StepSequence s;
+  s.tokens = rows.next;
+  s.position = rows.position;
+  s.pages = rows.pages;
+  s.logit_rows = 1;
+  return s;
+}
+
+// The guesses after the first, which is under way.
+Status MtpLayer::guess_more(StepSequence s, std::span<const SampleRow> draws) {
+  for (size_t i = 1; i < draws.size(); ++i) {
+    const int32_t before = -1 - static_cast<int32_t>(draws[i - 1].token_entry);
+    s.position += static_cast<uint32_t>(s.tokens.size());
+    s.tokens = {&before, 1};
+    s.samples = draws.subspan(i, 1);
+    SWY_TRY(runner_->submit_unread({&s, 1}));
+  }
+  return {};
+}
+
+Result<uint64_t> MtpLayer::read_ahead(const Rows& rows) {
+  ahead_ = 0;
+  SWY_TRY(runner_->submit_body(sequence_of(rows)));
+  return ahead_ = ++tickets_;
+}
+
+Status MtpLayer::guess_on(const Rows& standing, std::span<const SampleRow> draws) {
+  ahead_ = 0;
+  StepSequence s = sequence_of(standing);
+  s.samples = draws.first(1);
+  SWY_TRY(runner_->submit_head(s));
+  return guess_more(s, draws);
+}
+
 Status MtpLayer::read_row(std::span<float> to) const {
+  if (draws()) return rows_.read(0, std::as_writable_bytes(to));
   return runner_->read_result(row_value_, std::as_writable_bytes(to), uint64_t{last_rows_ - 1} * to.size_bytes());
 }
 

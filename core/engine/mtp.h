@@ -4,6 +4,7 @@
 // states lie in the sessions' pages, beside the trunk's.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,19 +31,48 @@ class MtpLayer {
     std::span<const uint32_t> pages;  // that cover the positions
   };
 
+  // What its planner's graph makes, where that has been given what a device needs to draw guesses by itself: a sampler,
+  // and the last row alone. Otherwise the head is that of the graph's logits.
+  struct Made {
+    Head head;
+    uint32_t last_row = kNoValue, row = kNoValue;  // the last of the layer's own rows, and all of them
+  };
+  static Made add_draws(Graph& graph, const DeviceSampling& device);
+  // Whether a device's guesses would be drawn with the tokens' own noise: most ids have their own place in the layer's
+  // logits.
+  static bool can_draw(const Program& program);
+
   // `program` outlives it; the planner's graph is of its layer.
-  MtpLayer(const Program& program, Planner planner);
+  MtpLayer(const Program& program, Planner planner, Made made);
 
   const Planner& planner() const { return planner_; }
   uint32_t hidden() const { return hidden_; }
   uint32_t max_rows() const { return max_rows_; }
 
-  // With memory for its largest step.
+  // With memory for its largest step. Where a device draws, `setup.bound` gets the place of the trunk's rows, `hidden`:
+  // the layer's steps find those of the trunk's newest step there. It is for the trunk's runner, which comes first.
+  Status make_rows(StepRunner::Setup& setup, uint32_t hidden);
+  uint64_t rows_bytes(uint32_t rows) const { return draws() ? uint64_t{rows} * hidden_ * sizeof(float) : 0; }
   Status make_runner(StepRunner::Setup setup, const StepCounts& largest);
-  // Makes the lists of these steps in advance. Errors: as StepRunner::prepare.
-  Status prepare(std::span<const StepCounts> steps, const StepRunner::Progress& progress) {
-    return runner_->prepare(steps, kWantLogits, progress);
-  }
+  // Makes the lists of these steps in advance; `drawn`: for guesses that a device draws, if it can. Errors: as
+  // StepRunner::prepare.
+  Status prepare(std::span<const StepCounts> steps, bool drawn, const StepRunner::Progress& progress);
+
+  // Whether a device can draw guesses. Where a token's place in the shortlist is not its id, the id of that number is
+  // the guess, a wrong one.
+  bool draws() const { return made_.last_row != kNoValue; }
+  // Submits guesses, as many as there are `draws`: the first from these rows, and each other one from the guess and the
+  // layer's row before it. Nothing waits for them: the ids come to the entries of the token buffer that `draws` name.
+  Status guess(const Rows& rows, std::span<const SampleRow> draws);
+  // Submits what the first guess needs besides the head, right after a step of the trunk of which not all rows may
+  // stand: all its rows, the first ones of the step, without `hidden`, and with the entries of the tokens that it
+  // draws. The ticket holds until something comes between; `guess_on` goes on with the rows that stand.
+  Result<uint64_t> read_ahead(const Rows& rows);
+  bool ahead(uint64_t ticket) const { return ticket != 0 && ticket == ahead_; }
+  Status guess_on(const Rows& standing, std::span<const SampleRow> draws);
+
+  static constexpr size_t kMostGuesses = 32;  // at once
+  static constexpr uint32_t kMostAhead = 16;  // rows that are read ahead
 
   // Runs rows of one sequence, at most `max_rows`. Returns the last one's logits, valid until the next run: -inf for
   // tokens that are not in the layer's shortlist. With `logits` false none. Errors: those of the devices.
@@ -50,8 +80,20 @@ class MtpLayer {
   // The layer's own row of the last row run, in place of the trunk's for a row after it.
   Status read_row(std::span<float> to) const;
 
+  void observe(StepObserver* observer) { runner_->observe(observer); }
+  void forget_lists() { runner_->forget_lists(); }
+
  private:
+  static StepSequence sequence_of(const Rows& rows);
+  Status guess_more(StepSequence first, std::span<const SampleRow> draws);
+
   Planner planner_;
+  Made made_;
+  DeviceBuffer rows_;  // where it draws: its input, then its own rows; the first is the last one's at the end
+  // What is being written there, for so many sequences of a step.
+  std::array<std::vector<float>, kMostGuesses> inputs_;
+  size_t next_input_ = 0;
+  uint64_t ahead_ = 0, tickets_ = 0;  // of `read_ahead`, until another step
   std::unique_ptr<StepRunner> runner_;
   const IdRanges& shortlist_;      // empty: all tokens
   std::vector<float> all_logits_;  // where there is one

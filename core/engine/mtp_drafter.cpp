@@ -31,6 +31,11 @@ Status MtpDrafter::catch_up() {
 Status MtpDrafter::propose(uint32_t most, Guesses& guesses) {
   SWY_TRY(catch_up());
   if (!session_.can_draft()) return {};
+  if (const auto rows = guesses.device_rows(most); !rows.empty()) {
+    const auto submitted = session_.submit_drafts(last_, rows);
+    if (submitted.ok()) guesses.drawn_by_device(*submitted);
+    return unless_full(submitted.status());
+  }
   auto logits = session_.draft_row(last_);
   for (uint32_t i = 0;; ++i) {
     if (!logits.ok()) return unless_full(logits.status());

@@ -52,7 +52,7 @@ std::vector<StepCounts> draft_steps(uint32_t sessions, uint32_t drafts, uint32_t
   if (drafts == 0) return steps;
   for (const uint32_t rows : sizes(2, sessions + drafts)) {
     const uint32_t seqs = std::min(sessions, rows - 1);
-    steps.push_back({.rows = rows, .seqs = seqs, .logit_rows = rows, .sample_rows = 0, .context = context});
+    steps.push_back({.rows = rows, .seqs = seqs, .logit_rows = rows, .sample_rows = rows, .context = context});
   }
   return steps;
 }
@@ -65,17 +65,20 @@ constexpr uint32_t kLayerRows = 512;  // more than wait for the multi-token pred
 std::vector<StepCounts> layer_steps(uint32_t max_rows, uint32_t context) {
   std::vector<StepCounts> steps;
   for (const uint32_t rows : sizes(1, std::min(max_rows, kLayerRows))) {
-    steps.push_back({.rows = rows, .seqs = 1, .logit_rows = 1, .sample_rows = 0, .context = context});
+    steps.push_back({.rows = rows, .seqs = 1, .logit_rows = 1, .sample_rows = 1, .context = context});
   }
   return steps;
 }
 
-// What the host draws from logits, whatever the requests' other steps want.
-Status prepare_drafts(Model& model, const StepRunner::Progress& progress) {
-  SWY_TRY(model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), kWantLogits,
-                                 progress));
+// Where penalties are usual the host draws every row.
+Status prepare_drafts(Model& model, const SamplingParams& sampling, uint32_t wants,
+                      const StepRunner::Progress& progress) {
+  SWY_LET(const Sampler sampler, Sampler::create(sampling, model.vocab()));
+  if (!sampler.counts().empty()) wants = kWantLogits;
+  SWY_TRY(model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), wants, progress));
   MtpLayer* const layer = model.mtp();
-  return layer == nullptr ? Status() : layer->prepare(layer_steps(layer->max_rows(), model.context()), progress);
+  if (layer == nullptr) return {};
+  return layer->prepare(layer_steps(layer->max_rows(), model.context()), wants != kWantLogits, progress);
 }
 
 }  // namespace
@@ -83,13 +86,13 @@ Status prepare_drafts(Model& model, const StepRunner::Progress& progress) {
 Status prepare_steps(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress) {
   SWY_LET(const uint32_t wants, wants_of(model, sampling));
   SWY_TRY(model.runner().prepare(batch_steps(model.max_sessions(), model.chunk(), model.context()), wants, progress));
-  return prepare_drafts(model, progress);
+  return prepare_drafts(model, sampling, wants, progress);
 }
 
 Status prepare_decoding(Model& model, const SamplingParams& sampling, const StepRunner::Progress& progress) {
   SWY_LET(const uint32_t wants, wants_of(model, sampling));
   SWY_TRY(model.runner().prepare(batch_steps(model.max_sessions(), 1, model.context()), wants, progress));
-  return prepare_drafts(model, progress);
+  return prepare_drafts(model, sampling, wants, progress);
 }
 
 }  // namespace switchyard

@@ -27,11 +27,11 @@ Status Profile::begin() {
             DeviceProfiler::start(Os::real(), device, [this, d](const DeviceSpan& span) { tell(d, span); }));
     anew = true;
   }
-  if (anew) model_.runner().forget_lists();
+  if (anew) model_.forget_lists();
   host_.set_trace([](void* ctx, const char* name, uint64_t begin_ns,
                      uint64_t end_ns) { static_cast<Profile*>(ctx)->host_kernel(name, begin_ns, end_ns); },
                   this);
-  model_.runner().observe(this);
+  model_.observe(this);
   on_ = true;
   return {};
 }
@@ -39,7 +39,7 @@ Status Profile::begin() {
 Status Profile::stop() {
   if (!on_) return failed_;
   on_ = false;
-  model_.runner().observe(nullptr);
+  model_.observe(nullptr);
   model_.runner().drain();  // until then kernels may report
   host_.set_trace(nullptr, nullptr);
   if (Status s = collect(true); !s.ok() && failed_.ok()) failed_ = std::move(s);
@@ -50,7 +50,7 @@ Status Profile::stop() {
     lane.profiler.reset();
     lane.lists.clear();
   }
-  if (anew) model_.runner().forget_lists();
+  if (anew) model_.forget_lists();
   return failed_;
 }
 

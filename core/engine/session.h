@@ -80,6 +80,12 @@ class Session {
   bool may_draft() const { return model_.mtp() != nullptr && trail_.whole() && trail_.end() >= position_; }
   Result<std::span<const float>> draft_row(int32_t last);
   Result<std::span<const float>> next_draft_row(int32_t draft);
+  // The same where the device draws the drafts (MtpLayer::draws), one after the other: it submits at most as many as
+  // there are rows, and returns how many. Nothing waits for them.
+  Result<uint32_t> submit_drafts(int32_t last, std::span<const SampleRow> draws);
+  // A step was submitted whose first rows are this session's, from `position` on; the tokens that they draw come to
+  // these entries of the token buffer (-1 - entry). The layer begins with them, for `submit_drafts`.
+  Status read_ahead(uint32_t position, std::span<const int32_t> entries);
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;
@@ -111,7 +117,12 @@ class Session {
   uint32_t kept_ = 0;              // pending rows of the slot that stand; the position counts them
   bool pends_ = false;             // the prepared step's rows are pending
   MtpTrail trail_;
-  uint32_t drafted_ = 0;          // rows of drafts after the trail's
+  uint32_t drafted_ = 0;  // rows of drafts after the trail's
+  struct {
+    uint64_t ticket = 0;  // MtpLayer::ahead
+    uint64_t step = 0;    // StepRunner::submitted, with the step whose rows it reads
+    uint32_t position = 0, rows = 0;
+  } ahead_;
   std::vector<float> draft_row_;  // the layer's own
 };
 

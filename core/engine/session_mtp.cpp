@@ -80,6 +80,35 @@ Result<std::span<const float>> Session::draft_row(int32_t last) {
   return *logits;
 }
 
+Status Session::read_ahead(uint32_t position, std::span<const int32_t> entries) {
+  SWY_LET(const uint64_t ticket,
+          model_.mtp()->read_ahead({.position = position, .next = entries, .hidden = {}, .pages = pages_}));
+  ahead_ = {ticket, model_.runner().submitted(), position, static_cast<uint32_t>(entries.size())};
+  return {};
+}
+
+Result<uint32_t> Session::submit_drafts(int32_t last, std::span<const SampleRow> draws) {
+  MtpLayer* const layer = model_.mtp();
+  drafted_ = 0;
+  if (!can_draft()) return error(Code::usage, "this session has no rows to draft from");
+  if (trail_.waiting() > layer->max_rows()) SWY_TRY(read_trail());
+  const uint32_t end = trail_.end();
+  draws = draws.first(std::min<size_t>(draws.size(), model_.context() - end));
+  SWY_TRY(make_room(end + static_cast<uint32_t>(draws.size()) - 1));
+  if (!trail_.whole()) return error(Code::out_of_device_memory, "the memory for states has no page left for drafts");
+  trail_.next_.push_back(last);
+  const MtpLayer::Rows rows{.position = trail_.read_, .next = trail_.next_, .hidden = trail_.hidden_, .pages = pages_};
+  // Of the rows that were read ahead, those that stand are waiting: no other step has come since.
+  const bool begun = layer->ahead(ahead_.ticket) && ahead_.step == model_.runner().submitted() &&
+                     ahead_.position == trail_.read_ && trail_.waiting() <= ahead_.rows;
+  Status submitted = begun ? layer->guess_on(rows, draws) : layer->guess(rows, draws);
+  trail_.next_.pop_back();
+  SWY_TRY(std::move(submitted));
+  trail_.drop(trail_.waiting() - 1);
+  trail_.tried_ = last;
+  return static_cast<uint32_t>(draws.size());
+}
+
 Result<std::span<const float>> Session::next_draft_row(int32_t draft) {
   MtpLayer* const layer = model_.mtp();
   const uint32_t at = trail_.end() + drafted_;

@@ -16,12 +16,14 @@ uint64_t mask_bytes(uint32_t vocab) { return (uint64_t{vocab} + 31) / 32 * 4; }
 }  // namespace
 
 uint64_t StepBuilder::Limits::block_bytes() const {
-  const uint64_t sampled =
-      vocab == 0 ? 0
-                 : aligned(sizeof(swy_sample_slot)) + aligned(sizeof(swy_sample_params)) + aligned(mask_bytes(vocab)) +
-                       aligned(kMaxRowBiases * sizeof(swy_logit_bias)) + aligned(kMaxRowStops * sizeof(int32_t));
+  const uint64_t slot = vocab == 0 ? 0 : aligned(sizeof(swy_sample_slot)) + aligned(sizeof(swy_sample_params));
+  const uint64_t sampled = vocab == 0
+                               ? 0
+                               : slot + aligned(mask_bytes(vocab)) + aligned(kMaxRowBiases * sizeof(swy_logit_bias)) +
+                                     aligned(kMaxRowStops * sizeof(int32_t));
   return aligned(sizeof(swy_step)) + 4 * aligned(uint64_t{rows} * 4) + 4 * aligned(uint64_t{seqs} * 4) +
-         aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled;
+         aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled +
+         draws * slot;
 }
 
 StepBuilder::StepBuilder(const Limits& limits) : limits_(limits), block_(limits.block_bytes()) {}
@@ -48,7 +50,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     pending = pending || s.pending || s.kept > 0;
     step.rows += static_cast<uint32_t>(s.tokens.size());
     step.logit_rows += s.logit_rows;
-    step.sample_rows += s.sample == nullptr ? 0 : 1;
+    step.sample_rows += static_cast<uint32_t>(s.samples.size());
   }
   used_ = aligned(sizeof step);
   auto* token = array<int32_t>(step.row_token_at, step.rows);
@@ -101,16 +103,18 @@ Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> se
   swy_sample_slot* next = slots;
   for (const StepSequence& q : sequences) {
     logit_row += q.logit_rows;
-    if (q.sample == nullptr) continue;
-    const SampleRow& r = *q.sample;
-    swy_sample_slot& slot = *next++;
-    slot = {};
-    *params++ = r.sampler->params();
-    slot.logit_row = logit_row - 1;
-    slot.token_entry = r.token_entry;
-    slot.position = r.position;
-    slot.counts_read_slot = r.counts_read_slot;
-    slot.counts_write_slot = r.counts_write_slot;
+    if (q.samples.empty()) continue;
+    const swy_sample_slot* const first = next;
+    for (const SampleRow& r : q.samples) {
+      swy_sample_slot& slot = *next++;
+      slot = {};
+      *params++ = r.sampler->params();
+      slot.logit_row = logit_row - static_cast<uint32_t>(q.samples.size()) + static_cast<uint32_t>(&slot - first);
+      slot.token_entry = r.token_entry;
+      slot.position = r.position;
+      slot.counts_read_slot = r.counts_read_slot;
+      slot.counts_write_slot = r.counts_write_slot;
+    }
     const auto copy = [&]<class T>(std::span<const T> from, uint32_t& at, uint32_t& count) {
       count = static_cast<uint32_t>(from.size());
       if (from.empty()) return true;
@@ -118,18 +122,25 @@ Status StepBuilder::add_samples(swy_step& step, std::span<const StepSequence> se
       if (to != nullptr) std::copy(from.begin(), from.end(), to);
       return to != nullptr;
     };
-    if (!copy(r.sampler->biases(), slot.bias_at, slot.bias_count) ||
-        !copy(r.sampler->stop_ids(), slot.stop_at, slot.stop_count)) {
+    // All rows of a sequence are sampled alike, so they share these.
+    swy_sample_slot like{};
+    const Sampler& sampler = *q.samples[0].sampler;
+    if (!copy(sampler.biases(), like.bias_at, like.bias_count) ||
+        !copy(sampler.stop_ids(), like.stop_at, like.stop_count)) {
       return full();
+    }
+    for (swy_sample_slot* slot = next - q.samples.size(); slot != next; ++slot) {
+      slot->bias_at = like.bias_at, slot->bias_count = like.bias_count;
+      slot->stop_at = like.stop_at, slot->stop_count = like.stop_count;
     }
   }
   masks_at_ = used_;
   next = slots;
   for (const StepSequence& q : sequences) {
-    if (q.sample == nullptr) continue;
-    const bool masked = q.sample->mask != nullptr;
-    if (masked && array<uint32_t>(next->mask_at, mask_bytes(limits_.vocab) / 4) == nullptr) return full();
-    ++next;
+    for (const SampleRow& r : q.samples) {
+      if (r.mask != nullptr && array<uint32_t>(next->mask_at, mask_bytes(limits_.vocab) / 4) == nullptr) return full();
+      ++next;
+    }
   }
   return {};
 }
@@ -138,11 +149,10 @@ std::span<const std::byte> StepBuilder::fill_masks(std::span<const StepSequence>
   const auto& step = *reinterpret_cast<const swy_step*>(block_.data());
   const auto* slot = SWY_STEP_ARRAY(&step, swy_sample_slot, sample_at);
   for (const StepSequence& q : sequences) {
-    if (q.sample == nullptr) continue;
-    if (q.sample->mask != nullptr) {
-      std::memcpy(block_.data() + slot->mask_at, q.sample->mask, mask_bytes(limits_.vocab));
+    for (const SampleRow& r : q.samples) {
+      if (r.mask != nullptr) std::memcpy(block_.data() + slot->mask_at, r.mask, mask_bytes(limits_.vocab));
+      ++slot;
     }
-    ++slot;
   }
   return {block_.data() + masks_at_, used_ - masks_at_};
 }

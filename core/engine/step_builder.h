@@ -14,7 +14,7 @@
 
 namespace switchyard {
 
-// A device's sampling of the last row of a sequence.
+// A device's sampling of a row.
 struct SampleRow {
   const Sampler* sampler = nullptr;
   uint64_t position = 0;           // index of the token being sampled
@@ -28,11 +28,11 @@ struct StepSequence {
   std::span<const int32_t> tokens;  // at least one
   uint32_t position = 0;            // of the first
   uint32_t read_slot = 0, write_slot = 0;
-  std::span<const uint32_t> pages;    // block table: covers position + tokens.size()
-  uint32_t logit_rows = 0;            // how many of the last rows want logits
-  const SampleRow* sample = nullptr;  // of the last row, which then wants logits; NULL: the device samples nothing
-  uint32_t kept = 0;                  // pending rows of the read slot that stand
-  bool pending = false;               // its own rows stay pending
+  std::span<const uint32_t> pages;          // block table: covers position + tokens.size()
+  uint32_t logit_rows = 0;                  // how many of the last rows want logits
+  std::span<const SampleRow> samples = {};  // what the device samples: of the last rows, which then want logits
+  uint32_t kept = 0;                        // pending rows of the read slot that stand
+  bool pending = false;                     // its own rows stay pending
 };
 
 // Errors: usage, for an id outside the vocabulary.
@@ -40,9 +40,10 @@ Status check_token_ids(std::span<const int32_t> ids, uint32_t vocab);
 
 class StepBuilder {
  public:
-  // Room for steps of up to this size. `vocab` is 0 where no device samples.
+  // Room for steps of up to this size. `vocab` is 0 where no device samples. `draws`: sampled rows besides one a
+  // sequence.
   struct Limits {
-    uint32_t rows = 0, seqs = 0, pages_per_seq = 0, page_size = 0, vocab = 0;
+    uint32_t rows = 0, seqs = 0, pages_per_seq = 0, page_size = 0, vocab = 0, draws = 0;
     uint64_t block_bytes() const;
   };
   explicit StepBuilder(const Limits& limits);

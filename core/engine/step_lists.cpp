@@ -21,15 +21,15 @@ StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t
   return {b.rows, b.context, b.seqs, b.logit_rows, b.sample_rows, b.flags, static_cast<uint32_t>(head), wants};
 }
 
-Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool masked) {
-  const HeadLists head = masked || wants == 0 ? HeadLists::apart : HeadLists::joined;
+Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool apart) {
+  const HeadLists head = apart || wants == 0 ? HeadLists::apart : HeadLists::joined;
   const Key key = key_of(bucket, head, wants);
   const auto it = executables_.find(key);
   if (it != executables_.end()) {
     it->second.used = submitted_;
     return it->second.run.get();
   }
-  Executable* const prepared = masked ? nullptr : prepared_for(bucket, wants);
+  Executable* const prepared = prepared_for(bucket, wants, head);
   if (prepared != nullptr) return prepared;
   const Stretch stretch(watch_.observer, "plan and record");
   make_room_for_lists();
@@ -56,9 +56,10 @@ void StepRunner::make_room_for_lists() {
 }
 
 // Lists of decoding steps accept no other steps. A step that wants nothing has no row for a head, so any head is fine.
-Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const {
+Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLists head) const {
   for (const auto& [key, made] : executables_) {
-    if (!made.prepared || (wants != 0 && key.back() != wants)) continue;
+    if (!made.prepared) continue;
+    if (wants != 0 && (key.back() != wants || key[key.size() - 2] != static_cast<uint32_t>(head))) continue;
     const swy_bucket& room = made.run->plan().bucket;
     const bool decodes = (room.flags & SWY_BUCKET_DECODE) != 0;
     if (decodes && (b.flags & SWY_BUCKET_DECODE) == 0) continue;
@@ -71,18 +72,20 @@ Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants) const 
 
 bool StepRunner::has_lists(const StepCounts& counts, uint32_t wants) const {
   const swy_bucket b = bucket_of(counts, s_.pool, s_.max_rows);
-  return executables_.contains(key_of(b, HeadLists::joined, wants)) || prepared_for(b, wants) != nullptr;
+  return executables_.contains(key_of(b, HeadLists::joined, wants)) ||
+         prepared_for(b, wants, HeadLists::joined) != nullptr;
 }
 
-Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress) {
+Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress,
+                           HeadLists head) {
   uint64_t done = 0;
   for (StepCounts counts : steps) {
     if (wants == kWantLogits) counts.sample_rows = 0;
     const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
-    const Key key = key_of(bucket, HeadLists::joined, wants);
+    const Key key = key_of(bucket, head, wants);
     Made& entry = executables_[key];
     if (entry.run == nullptr) {
-      auto made = make_executable(bucket, HeadLists::joined, wants);
+      auto made = make_executable(bucket, head, wants);
       if (!made.ok()) {
         executables_.erase(key);
         return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
@@ -102,7 +105,8 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
   constexpr int kMaxRounds = 16;  // of planning, each without what refused to be recorded in those before
   ++recorded_;
   // With nothing wanted the head is planned all the same, and not submitted.
-  const std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
+  std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
+  if (bucket.rows == 1) std::replace(results.begin(), results.end(), s_.last_row, s_.row);
   for (int round = 1;; ++round) {
     const auto planned = [&] {
       const Stretch stretch(watch_.observer, "plan");
@@ -132,7 +136,8 @@ ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,
   };
   for (const DeviceBuffer& s : *s_.states) inputs.states.push_back(s.all());
   for (const DeviceBuffer& s : steps) inputs.steps.push_back(s.all());
-  for (const DeviceBuffer& t : tokens_) inputs.tokens.push_back(t.all());
+  for (const DeviceBuffer& t : *tokens_) inputs.tokens.push_back(t.all());
+  inputs.bound = s_.bound;
   inputs.arenas = std::move(arenas);
   inputs.cancelled = s_.cancelled;
   return inputs;
@@ -141,6 +146,7 @@ ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,
 void StepRunner::forget_lists() {
   drain();
   for (const auto& flight : flights_) flight->run = nullptr;
+  body_ = nullptr;
   executables_.clear();
   settling_.reset();
 }

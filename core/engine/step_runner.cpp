@@ -26,18 +26,22 @@ Status StepRunner::allocate() {
   for (const PlanDevice& device : devices) asynchronous_ |= (device.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
   vocab_ = static_cast<uint32_t>(s_.planner->graph().values[s_.head.logits].width);
   const bool samples = s_.head.tokens != kNoValue || s_.head.candidate_ids != kNoValue;
-  const StepBuilder::Limits limits{s_.max_rows, s_.pool.seqs, s_.pages_per_seq, s_.pool.page_size,
-                                   samples ? vocab_ : 0};
+  const StepBuilder::Limits limits{s_.max_rows,       s_.pool.seqs,         s_.pages_per_seq,
+                                   s_.pool.page_size, samples ? vocab_ : 0, s_.draws};
+  std::vector<DeviceBuffer> all_tokens;
   for (const PlanDevice& device : devices) {
     SWY_LET(DeviceBuffer step, DeviceBuffer::allocate(device, SWY_MEMORY_UPLOAD, limits.block_bytes(), "steps"));
     steps_.push_back(std::move(step));
-    SWY_LET(DeviceBuffer tokens,
-            DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, uint64_t{s_.pool.seqs} * 4, "tokens"));
-    tokens_.push_back(std::move(tokens));
+    if (s_.tokens_of != nullptr) continue;
+    const uint64_t entries = uint64_t{s_.pool.seqs} + 2 * s_.draws;
+    SWY_LET(DeviceBuffer tokens, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, entries * 4, "tokens"));
+    all_tokens.push_back(std::move(tokens));
   }
+  tokens_ =
+      s_.tokens_of != nullptr ? s_.tokens_of : std::make_shared<const std::vector<DeviceBuffer>>(std::move(all_tokens));
   arenas_.resize(devices.size());
-  const size_t rows = samples ? s_.pool.seqs : 0;
-  for (size_t i = 0; i < kInFlight; ++i) {
+  const size_t rows = samples ? s_.pool.seqs + s_.draws : 0;
+  for (size_t i = 0; i < s_.in_flight; ++i) {
     Flight& f = *flights_.emplace_back(std::make_unique<Flight>(limits));
     f.tokens.resize(rows);
     f.top_ids.resize(rows * s_.head.top_count);
@@ -91,14 +95,7 @@ Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
     if (!runs_ahead_) {
       SWY_TRY(steps_[d].write(at, block));
     } else if (d == head_device_) {
-      const PlanDevice& device = s_.planner->devices()[d];
-      const swy_submit submit{sizeof(swy_submit), 0, nullptr, 0, 0, nullptr};
-      PluginError e;
-      const swy_binding to = steps_[d].all();
-      const auto write = [&](swy_error* x) {
-        return device.api->write(device.handle, to.buffer, at, block.data(), block.size(), &submit, x);
-      };
-      SWY_TRY(e.status(call_plugin(device, "write", e.get(), write), device.name, "writing a step"));
+      SWY_TRY(steps_[d].write_later(at, block));
     }
   }
   return {};
@@ -106,19 +103,56 @@ Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
 
 Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
                           const std::function<Status()>& before_head) {
-  if (in_flight() == kInFlight) return error(Code::internal, "{} steps are under way already", kInFlight);
+  return submit(sequences, wants, true, before_head);
+}
+
+Status StepRunner::submit_unread(std::span<const StepSequence> sequences) {
+  SWY_TRY(submit(sequences, kWantTokens, false, {}));
+  ++collected_;
+  return {};
+}
+
+Status StepRunner::submit_part(const StepSequence& sequence, Executable* run, bool head) {
+  if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
+  Flight& f = *flights_[submitted_ % s_.in_flight];
+  f.run = run;
+  SWY_LET(const auto block, f.builder.build({&sequence, 1}, submitted_ + 1));
+  SWY_TRY(write_step(0, block));
+  SWY_TRY(run->submit(head, watch_));
+  ++submitted_, ++collected_;
+  return {};
+}
+
+Status StepRunner::submit_body(const StepSequence& sequence) {
+  const auto rows = static_cast<uint32_t>(sequence.tokens.size());
+  const StepCounts counts{.rows = rows, .sample_rows = 1, .context = sequence.position + rows};
+  SWY_LET(body_, executable(bucket_of(counts, s_.pool, s_.max_rows), kWantTokens, true));
+  return submit_part(sequence, body_, false);
+}
+
+Status StepRunner::submit_head(const StepSequence& standing) {
+  Executable* const run = std::exchange(body_, nullptr);
+  if (run == nullptr) return error(Code::internal, "a head is submitted without the operations before it");
+  return submit_part(standing, run, true);
+}
+
+Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants, bool reads,
+                          const std::function<Status()>& before_head) {
+  if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
   StepCounts counts{.rows = 0, .seqs = static_cast<uint32_t>(sequences.size()), .logit_rows = 0};
   for (const StepSequence& s : sequences) {
     const auto tokens = static_cast<uint32_t>(s.tokens.size());
     counts.rows += tokens;
     counts.logit_rows += s.logit_rows;
-    counts.sample_rows += s.sample == nullptr ? 0 : 1;
+    counts.sample_rows += static_cast<uint32_t>(s.samples.size());
     counts.context = std::max(counts.context, s.position + tokens);
   }
-  Flight& f = *flights_[submitted_ % kInFlight];
+  Flight& f = *flights_[submitted_ % s_.in_flight];
   f.wants = counts.logit_rows == 0 ? 0 : wants;
   f.sample_rows = counts.sample_rows;
   Status submitted = submit_step(f, sequences, bucket_of(counts, s_.pool, s_.max_rows), before_head);
+  if (submitted.ok() && reads) submitted = fetch(f);
+  with_.wanted = false;
   if (submitted.ok()) {
     ++submitted_;
   } else {
@@ -130,7 +164,7 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
 Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequences, const swy_bucket& b,
                                const std::function<Status()>& before_head) {
   const bool masked = std::any_of(sequences.begin(), sequences.end(), [](const StepSequence& s) {
-    return s.sample != nullptr && s.sample->mask != nullptr;
+    return std::any_of(s.samples.begin(), s.samples.end(), [](const SampleRow& r) { return r.mask != nullptr; });
   });
   SWY_LET(f.run, executable(b, f.wants, masked));
   const auto build = [&] {
@@ -139,7 +173,9 @@ Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequence
   };
   SWY_LET(const auto block, build());
   SWY_TRY(write_step(0, block));
-  for (const uint32_t value : s_.planner->graph().inputs) SWY_TRY(f.run->write(value, std::as_bytes(input_)));
+  if (!input_.empty()) {
+    for (const uint32_t value : s_.planner->graph().inputs) SWY_TRY(f.run->write(value, std::as_bytes(input_)));
+  }
   SWY_TRY(f.run->submit(false, watch_));
   if (f.wants != 0) {
     if (before_head) {
@@ -151,14 +187,14 @@ Status StepRunner::submit_step(Flight& f, std::span<const StepSequence> sequence
       SWY_TRY(f.run->submit(true, watch_));
     }
   }
-  return fetch(f);
+  return {};
 }
 
 void StepRunner::drain() const {
-  for (size_t d = 0; d < tokens_.size(); ++d) {
+  for (size_t d = 0; tokens_ != nullptr && d < tokens_->size(); ++d) {
     if ((s_.planner->devices()[d].info.flags & SWY_DEVICE_SYNCHRONOUS) != 0) continue;
     uint32_t nothing = 0;
-    (void)tokens_[d].read(0, std::as_writable_bytes(std::span(&nothing, 1))).ok();
+    (void)(*tokens_)[d].read(0, std::as_writable_bytes(std::span(&nothing, 1))).ok();
   }
 }
 
@@ -180,7 +216,7 @@ Status StepRunner::fetch_nothing(Flight& f) {
   f.reached = ++timeline_value_;
   const swy_timeline_point done{timeline_, f.reached};
   const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
-  const swy_binding from = tokens_[head_device_].all();
+  const swy_binding from = (*tokens_)[head_device_].all();
   PluginError e;
   const auto read = [&](swy_error* x) {
     return device.api->read(device.handle, &f.nothing, from.buffer, 0, sizeof f.nothing, &submit, x);
@@ -189,6 +225,15 @@ Status StepRunner::fetch_nothing(Flight& f) {
 }
 
 Status StepRunner::fetch(Flight& f) {
+  SWY_TRY(fetch_head(f));
+  if (!with_.wanted) return {};
+  const uint64_t head = f.reached;
+  SWY_TRY(fetch_value(f, with_.value, std::span(with_.to).first(with_.bytes)));
+  with_.at = std::exchange(f.reached, head);
+  return {};
+}
+
+Status StepRunner::fetch_head(Flight& f) {
   f.reached = timeline_value_;
   const auto bytes = [&](auto& values, size_t per_row) {
     return std::as_writable_bytes(std::span(values).first(f.sample_rows * per_row));
@@ -226,17 +271,60 @@ Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> seq
   return logits(0, logit_rows);
 }
 
+Status StepRunner::wait_for(uint64_t value, const char* entry) {
+  const PlanDevice& device = s_.planner->devices()[head_device_];
+  PluginError e;
+  const PluginTime inside(watch_.counts, true);
+  const Stretch stretch(watch_.observer, "wait");
+  const auto wait = [&](swy_error* x) { return device.api->timeline_wait(timeline_, value, UINT64_MAX, x); };
+  return e.status(call_plugin(device, entry, e.get(), wait), device.name, "waiting for a step");
+}
+
+Status StepRunner::read_ids(uint32_t first, uint32_t count) {
+  if (count > s_.draws) return error(Code::internal, "{} guesses are read, and there is room for {}", count, s_.draws);
+  ids_.to.resize(s_.draws);
+  ids_.count = count;
+  const std::span<int32_t> to(ids_.to.data(), count);
+  const DeviceBuffer& from = (*tokens_)[head_device_];
+  if (!runs_ahead_) return from.read(uint64_t{first} * 4, std::as_writable_bytes(to));
+  const PlanDevice& device = s_.planner->devices()[head_device_];
+  const PluginTime inside(watch_.counts, false);
+  ids_.at = ++timeline_value_;
+  const swy_timeline_point done{timeline_, ids_.at};
+  const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
+  PluginError e;
+  const auto read = [&](swy_error* x) {
+    return device.api->read(device.handle, to.data(), from.all().buffer, uint64_t{first} * 4, to.size_bytes(), &submit,
+                            x);
+  };
+  return e.status(call_plugin(device, "read", e.get(), read), device.name, "reading guesses");
+}
+
+Result<std::span<const int32_t>> StepRunner::ids() {
+  if (runs_ahead_) SWY_TRY(wait_for(ids_.at, "timeline_wait, guesses"));
+  return std::span<const int32_t>(ids_.to).first(ids_.count);
+}
+
+Result<bool> StepRunner::read_with_next(uint32_t value, uint64_t bytes) {
+  if (!runs_ahead_) return false;
+  if (bytes > with_.to.size()) {
+    if (with_.at > 0) SWY_TRY(wait_for(with_.at, "timeline_wait"));
+    with_.to.resize(bytes);
+  }
+  with_.value = value, with_.bytes = bytes, with_.wanted = true;
+  return true;
+}
+
+Result<std::span<const std::byte>> StepRunner::read_with() {
+  SWY_TRY(wait_for(with_.at, "timeline_wait"));
+  return std::span<const std::byte>(with_.to).first(with_.bytes);
+}
+
 Result<StepOutput> StepRunner::collect() {
   if (in_flight() == 0) return error(Code::internal, "no step is under way");
-  Flight& f = *flights_[collected_++ % kInFlight];
+  Flight& f = *flights_[collected_++ % s_.in_flight];
   if (timeline_ != nullptr && f.reached > 0) {
-    const PlanDevice& device = s_.planner->devices()[head_device_];
-    PluginError e;
-    const PluginTime inside(watch_.counts, true);
-    const Stretch stretch(watch_.observer, "wait");
-    const auto wait = [&](swy_error* x) { return device.api->timeline_wait(timeline_, f.reached, UINT64_MAX, x); };
-    const char* entry = f.run == nullptr ? "timeline_wait" : f.run->waits_for();
-    SWY_TRY(e.status(call_plugin(device, entry, e.get(), wait), device.name, "waiting for a step"));
+    SWY_TRY(wait_for(f.reached, f.run == nullptr ? "timeline_wait" : f.run->waits_for()));
   }
   StepOutput out;
   const size_t rows = f.sample_rows;
@@ -261,7 +349,7 @@ Result<StepOutput> StepRunner::collect() {
 }
 
 Result<Executable*> StepRunner::newest() const {
-  Executable* run = submitted_ == 0 ? nullptr : flights_[(submitted_ - 1) % kInFlight]->run;
+  Executable* run = submitted_ == 0 ? nullptr : flights_[(submitted_ - 1) % s_.in_flight]->run;
   if (run == nullptr) return error(Code::internal, "a result was read before any step");
   return run;
 }

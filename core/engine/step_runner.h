@@ -47,6 +47,11 @@ class StepRunner {
     uint32_t pages_per_seq = 0;
     CancelCheck cancelled = {};  // stops the recording of a step
     uint32_t tokens = 0;         // token ids below this are valid; 0: below the logits' width
+    uint32_t draws = 0;          // rows of a step that a device samples, besides one a sequence
+    size_t in_flight = kInFlight;
+    std::vector<BoundValue> bound = {};
+    uint32_t last_row = kNoValue, row = kNoValue;  // lists of one row make the latter, if the former is a result
+    std::shared_ptr<const std::vector<DeviceBuffer>> tokens_of = {};  // another runner's; NULL: it has its own
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
 
@@ -59,12 +64,36 @@ class StepRunner {
   // Makes the lists of future steps whose heads produce `wants`, as far as memory allows. From then on a step without
   // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
-  Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {});
+  Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {},
+                 HeadLists head = HeadLists::joined);
   // Whether such a step needs no plan.
   bool has_lists(const StepCounts& counts, uint32_t wants) const;
   // Sizes of steps that have lists, and how often such lists were made.
   size_t sizes() const { return executables_.size(); }
   uint64_t recorded() const { return recorded_; }
+
+  // The devices' token buffers: an entry for each sequence, then one for each further draw of a step, and then as many
+  // for guesses.
+  std::shared_ptr<const std::vector<DeviceBuffer>> tokens() const { return tokens_; }
+  uint32_t draw_entries() const { return s_.pool.seqs; }
+  uint32_t guess_entries() const { return s_.pool.seqs + s_.draws; }
+  // Reads ids in the token buffer of the device that samples, as what was submitted before leaves them: `ids` waits for
+  // them. At most as many as a step has guesses.
+  Status read_ids(uint32_t first, uint32_t count);
+  Result<std::span<const int32_t>> ids();
+  // The next step's submission also reads so many bytes of this result of it: `read_with` waits for them. Where steps
+  // cannot run ahead it does nothing, and returns false.
+  Result<bool> read_with_next(uint32_t value, uint64_t bytes);
+  Result<std::span<const std::byte>> read_with();
+
+  // Submits one step whose head draws a token for every sequence into the token buffer, and nothing else: it is not
+  // collected. The caller waits for something that was submitted later before as many more steps as can be in flight.
+  Status submit_unread(std::span<const StepSequence> sequences);
+
+  // The same in two parts: all operations before the head, of all rows of one sequence; and then the head, once it is
+  // known how many of the rows stand, for the last one that does. No other step comes between.
+  Status submit_body(const StepSequence& sequence);
+  Status submit_head(const StepSequence& standing);
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
@@ -86,6 +115,7 @@ class StepRunner {
   // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
+  uint64_t submitted() const { return submitted_; }  // steps so far
   // Whether a step can be submitted while another runs, reading the tokens that the running one samples: where one
   // asynchronous device does all of every step, and samples.
   static bool can_run_ahead(std::span<const PlanDevice> devices, const Head& head);
@@ -139,15 +169,20 @@ class StepRunner {
                              std::vector<std::shared_ptr<DeviceBuffer>> arenas) const;
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
-  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool masked);
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool apart);
+  Status submit_part(const StepSequence& sequence, Executable* run, bool head);
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   Result<std::unique_ptr<Executable>> record(Plan plan, std::vector<Refusal>& refused);
-  Executable* prepared_for(const swy_bucket& bucket, uint32_t wants) const;
+  Executable* prepared_for(const swy_bucket& bucket, uint32_t wants, HeadLists head) const;
   void make_room_for_lists();
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
+  Status wait_for(uint64_t value, const char* entry);
   Status write_step(uint64_t at, std::span<const std::byte> block);
   Status fetch(Flight& flight);
+  Status submit(std::span<const StepSequence> sequences, uint32_t wants, bool reads,
+                const std::function<Status()>& before_head);
+  Status fetch_head(Flight& flight);
   Status fetch_nothing(Flight& flight);
   Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
   Result<Executable*> newest() const;
@@ -160,9 +195,23 @@ class StepRunner {
   swy_timeline* timeline_ = nullptr;
   uint32_t head_device_ = 0;
   uint64_t timeline_value_ = 0;
-  std::vector<DeviceBuffer> steps_, tokens_;           // per device
-  std::vector<std::shared_ptr<DeviceBuffer>> arenas_;  // per device: the largest so far
-  using Key = std::array<uint32_t, 8>;                 // a bucket's sizes and flags, and what its head makes, and how
+  // What is read beside a step's results, and when it is there. Once made, this memory stays where it is: a device may
+  // still write to it.
+  struct {
+    std::vector<int32_t> to;
+    uint32_t count = 0;
+    uint64_t at = 0;
+  } ids_;
+  struct {
+    std::vector<std::byte> to;
+    uint32_t value = 0;
+    uint64_t bytes = 0, at = 0;
+    bool wanted = false;  // with the next step
+  } with_;
+  std::vector<DeviceBuffer> steps_;                          // per device
+  std::shared_ptr<const std::vector<DeviceBuffer>> tokens_;  // likewise
+  std::vector<std::shared_ptr<DeviceBuffer>> arenas_;        // per device: the largest so far
+  using Key = std::array<uint32_t, 8>;  // a bucket's sizes and flags, and what its head makes, and how
   static Key key_of(const swy_bucket& bucket, HeadLists head, uint32_t wants);
   struct Made {
     std::unique_ptr<Executable> run;
@@ -171,7 +220,8 @@ class StepRunner {
   };
   std::map<Key, Made> executables_;  // few rows first
   uint64_t recorded_ = 0;
-  std::vector<float> logits_;  // where the host cannot see the device's
+  std::vector<float> logits_;   // where the host cannot see the device's
+  Executable* body_ = nullptr;  // whose head comes next
   std::unique_ptr<Settling> settling_;
   std::span<const float> input_;  // of the step being submitted
   StepWatch watch_;

@@ -48,6 +48,8 @@ Status Executable::create_timelines() {
 }
 
 Result<swy_binding> Executable::place(uint32_t value, uint32_t device) const {
+  const BoundValue* const own = bound(value);
+  if (own != nullptr && own->device == device) return own->memory->slice(0, own->bytes);
   const Placement* p = plan_.find(value, device);
   if (p == nullptr) {
     return error(Code::internal, "{} has no place on {}", plan_.graph.values[value].name, devices_[device].name);
@@ -276,7 +278,16 @@ const Placement* Executable::result(uint32_t value) const {
   return found != results_.end() && found->value == value ? &*found : nullptr;
 }
 
+const BoundValue* Executable::bound(uint32_t value) const {
+  const auto is = [&](const BoundValue& b) { return b.value == value; };
+  const auto found = std::find_if(inputs_.bound.begin(), inputs_.bound.end(), is);
+  return found == inputs_.bound.end() ? nullptr : &*found;
+}
+
 Status Executable::read(uint32_t value, uint64_t offset, std::span<std::byte> to) const {
+  if (const BoundValue* own = bound(value); own != nullptr && offset + to.size() <= own->bytes) {
+    return own->memory->read(offset, to);
+  }
   const Placement* p = result(value);
   if (p == nullptr || offset + to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
   return inputs_.arenas[p->device]->read(p->offset + offset, to);
@@ -293,10 +304,13 @@ Status Executable::write(uint32_t value, std::span<const std::byte> from) const 
 
 Status Executable::read_later(uint32_t value, std::span<std::byte> to, const swy_timeline_point& done) const {
   const Placement* p = result(value);
-  if (p == nullptr || to.size() > p->bytes) return error(Code::internal, "value {} cannot be read", value);
+  const BoundValue* const own = bound(value);
+  const uint64_t bytes = own != nullptr ? own->bytes : p != nullptr ? p->bytes : 0;
+  if (p == nullptr || to.size() > bytes) return error(Code::internal, "value {} cannot be read", value);
   const PlanDevice& device = devices_[p->device];
   const swy_submit submit{sizeof(swy_submit), 0, nullptr, 1, 0, &done};
-  const swy_binding from = inputs_.arenas[p->device]->slice(p->offset, to.size());
+  const swy_binding from =
+      own != nullptr ? own->memory->slice(0, to.size()) : inputs_.arenas[p->device]->slice(p->offset, to.size());
   PluginError e;
   const auto read = [&](swy_error* x) {
     return device.api->read(device.handle, to.data(), from.buffer, from.offset, to.size(), &submit, x);
@@ -311,7 +325,8 @@ uint32_t Executable::device_of(uint32_t value) const {
 
 const std::byte* Executable::view(uint32_t value) const {
   const Placement* p = result(value);
-  if (p == nullptr || !synchronous(p->device) || inputs_.arenas[p->device]->map() == nullptr) return nullptr;
+  if (p == nullptr || bound(value) != nullptr || !synchronous(p->device) || inputs_.arenas[p->device]->map() == nullptr)
+    return nullptr;
   return inputs_.arenas[p->device]->map() + p->offset;
 }
 

@@ -14,6 +14,14 @@
 
 namespace switchyard {
 
+// A value that lies in memory of its own, not in the arena. Several values may be in the same place, also those of
+// other plans, where an order of submissions makes that safe.
+struct BoundValue {
+  uint32_t value = 0, device = 0;
+  const DeviceBuffer* memory = nullptr;
+  uint64_t bytes = 0;  // from its beginning
+};
+
 // Memory that recording binds in addition to the plan's own values. It outlives the executable.
 struct ExecutableInputs {
   // A weight (by index in the graph) on a device in a layout.
@@ -22,7 +30,8 @@ struct ExecutableInputs {
   std::vector<swy_binding> steps;                     // per device: the step's block
   std::vector<swy_binding> tokens;                    // per device: the token buffer
   std::vector<std::shared_ptr<DeviceBuffer>> arenas;  // per device, at least plan.arena_bytes large
-  CancelCheck cancelled = {};                         // stops recording
+  std::vector<BoundValue> bound = {};
+  CancelCheck cancelled = {};  // stops recording
 };
 
 class Executable {
@@ -74,6 +83,7 @@ class Executable {
   bool synchronous(uint32_t device) const;
   Result<swy_binding> place(uint32_t value, uint32_t device) const;
   const Placement* result(uint32_t value) const;
+  const BoundValue* bound(uint32_t value) const;
   void find_results();
 
   Plan plan_;

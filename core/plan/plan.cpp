@@ -97,9 +97,11 @@ swy_bucket bucket_of(const StepCounts& n, const swy_bucket& pool, uint32_t max_r
   b.rows = bucket_size(n.rows, max_rows);
   b.seqs = bucket_size(n.seqs, pool.seqs);
   b.logit_rows = bucket_size(n.logit_rows, max_rows);
-  b.sample_rows = n.sample_rows == 0 ? 0 : bucket_size(n.sample_rows, pool.seqs);
+  const bool several = n.sample_rows > n.seqs;  // draws of a sequence
+  b.sample_rows = n.sample_rows == 0 ? 0 : bucket_size(n.sample_rows, several ? max_rows : pool.seqs);
   b.context = bucket_size(std::max(n.context, kSmallestContextBucket), pool.context);
   if (n.rows == n.seqs) b.flags |= SWY_BUCKET_DECODE;
+  if (several) b.flags |= SWY_BUCKET_DRAFTS;
   return b;
 }
 

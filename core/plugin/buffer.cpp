@@ -104,13 +104,22 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 Status DeviceBuffer::write(uint64_t offset, std::span<const std::byte> from) const {
+  return write(offset, from, nullptr);
+}
+
+Status DeviceBuffer::write_later(uint64_t offset, std::span<const std::byte> from) const {
+  const swy_submit submit{sizeof(swy_submit), 0, nullptr, 0, 0, nullptr};
+  return write(offset, from, &submit);
+}
+
+Status DeviceBuffer::write(uint64_t offset, std::span<const std::byte> from, const swy_submit* submit) const {
   if (mapped_ != nullptr && synchronous_) {
     std::memcpy(mapped_ + offset, from.data(), from.size());
     return {};
   }
   PluginError e;
   const auto copy = [&](swy_error* x) {
-    return api_->write(device_, buffer_, offset, from.data(), from.size(), nullptr, x);
+    return api_->write(device_, buffer_, offset, from.data(), from.size(), submit, x);
   };
   return e.status(call_plugin(label_, "write", nullptr, e.get(), copy), "copying to a device");
 }

@@ -60,8 +60,13 @@ class DeviceBuffer {
   // Blocking; ordered after earlier submissions. [device-serial]
   Status write(uint64_t offset, std::span<const std::byte> from) const;
   Status read(uint64_t offset, std::span<std::byte> to) const;
+  // As `write`, but it may return earlier: `from` stays as it is until something that was submitted later is known to
+  // be done. [device-serial, no-alloc]
+  Status write_later(uint64_t offset, std::span<const std::byte> from) const;
 
  private:
+  Status write(uint64_t offset, std::span<const std::byte> from, const swy_submit* submit) const;
+
   const swy_plugin* api_ = nullptr;
   swy_device* device_ = nullptr;
   const char* label_ = nullptr;  // of the device

@@ -107,17 +107,20 @@ TestModel late_model(const ModelOptions& options, uint64_t memory = 0) {
   return make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", {{"memory", std::to_string(memory)}}}});
 }
 
-// Where steps run ahead they would wait for the layer, so that the model has none unless it is asked for.
+// Where steps run ahead those of several sessions would wait for the layer, so that the model has none unless it is
+// asked for.
 TEST(Drafters, NoLayerWhereStepsRunAhead) {
   const auto program = Program::load(Os::real(), kDemo);
   ASSERT_TRUE(program.ok());
-  for (const Speculation speculation : {Speculation::automatic, Speculation::mtp}) {
+  for (const auto& [speculation, sessions] :
+       {std::pair{Speculation::automatic, 1u}, {Speculation::automatic, 2u}, {Speculation::mtp, 2u}}) {
     for (const char* backend : {"late", kFast}) {
-      ModelOptions o = options_for(1);
+      ModelOptions o = options_for(sessions);
       ASSERT_TRUE(add_speculation(speculation, *program, o).ok());
       const TestModel t = make_model(kDemo, backend, o, SWITCHYARD_FIXTURES);
       ASSERT_NE(t.model, nullptr);
-      const bool ahead = t.model->runner().runs_ahead(), left_out = ahead && speculation != Speculation::mtp;
+      const bool ahead = t.model->runner().runs_ahead(),
+                 left_out = ahead && sessions > 1 && speculation != Speculation::mtp;
       EXPECT_EQ(ahead, backend == std::string("late"));
       EXPECT_EQ(t.model->mtp() == nullptr, left_out);
       EXPECT_EQ(t.model->hidden_width() == 0, left_out);

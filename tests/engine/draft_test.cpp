@@ -51,6 +51,48 @@ TEST_P(DraftRows, ChangeNothingWithRandomSettings) {
   }
 }
 
+// A device that samples draws every row, or gives candidates of each, so no logits come to the host; but with penalties
+// and with masks.
+TEST_P(DraftRows, AreDrawnByTheDevice) {
+  for (const char* backend : {kFast, "late"}) {  // the latter with reference's kernels
+    const bool fast = backend == std::string(kFast);
+    const TestModel t = make_model(kDemo, backend, drafting(1, 7, pending()), SWITCHYARD_FIXTURES);
+    ASSERT_NE(t.model, nullptr);
+    const uint64_t row = t.model->vocab() * sizeof(float);
+    const Request plain = request_of(kShortPrompt, {.temperature = 1.1f, .top_p = 0.9f, .top_k = 40, .seed = 3}, 12);
+    Request biased = plain, listed = plain, penalised = plain, masked = plain;
+    biased.sampling.biases = {{7, 2.5f}, {90, -1}};
+    listed.path = SamplingPath::candidates;
+    penalised.sampling.presence_penalty = 0.5f;
+    masked.mask = allow_a_third;
+    const struct {
+      const char* name;
+      const Request& request;
+      bool each_row;
+    } cases[] = {{"plain", plain, true},
+                 {"biased", biased, true},
+                 {"candidates", listed, true},
+                 {"penalties", penalised, false},
+                 {"masks", masked, false}};
+    for (const auto& c : cases) {
+      auto session = *t.model->session();
+      const Drafted without = run_drafted(*session, c.request, nullptr);
+      ASSERT_EQ(without.outcome.path.path, c.request.path.value_or(SamplingPath::fused)) << backend << ", " << c.name;
+      const std::vector<int32_t> whole = whole_of(c.request, without.drawn);
+      for (const Guess g : kGuesses) {
+        if (!fast && g != Guess::alternating) continue;
+        session->reset();
+        const Drafted with =
+            run_drafted(*session, c.request, std::make_shared<KnowingDrafter>(whole, g, t.model->vocab(), 4));
+        EXPECT_TRUE(with.drawn == without.drawn) << backend << ", " << c.name << ", " << guess_name(g);
+        EXPECT_TRUE(with.states == without.states) << backend << ", " << c.name << ", " << guess_name(g);
+        if (c.request.path) continue;
+        EXPECT_EQ(with.outcome.read_bytes < row, c.each_row) << backend << ", " << c.name << ", " << guess_name(g);
+      }
+    }
+  }
+}
+
 // Where few tokens are allowed, each is drawn again soon, and what is drawn depends on how often the drafts before were
 // counted.
 TEST_P(DraftRows, AreCountedForThePenalties) {

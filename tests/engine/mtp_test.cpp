@@ -143,7 +143,8 @@ TEST(Mtp, DraftsChangeNothingWithRandomSettings) {
 
 // Of the layer.
 std::shared_ptr<Drafter> noted(Session& session, GuessesMade& made, uint32_t every = 1, uint32_t most = 4) {
-  return std::make_shared<NotedDrafter>(std::make_shared<MtpDrafter>(session, most), made, every);
+  return std::make_shared<NotedDrafter>(std::make_shared<MtpDrafter>(session, most), made, every,
+                                        &session.model().runner());
 }
 
 class Guessing : public ::testing::Test {
@@ -163,11 +164,12 @@ class Guessing : public ::testing::Test {
 
   // Draws after `seen`, which the session has seen, and `rest`. `every`: steps to a draft.
   std::vector<int32_t> run(Session& session, std::vector<int32_t> rest, std::vector<int32_t> seen, GuessesMade& made,
-                           uint32_t every = 1, uint32_t tokens = 30) {
+                           uint32_t every = 1, uint32_t tokens = 30, std::optional<SamplingPath> path = {}) {
     Drawn drawn;
     Batch batch(*t_.model);
     Request r = request_of(std::move(rest), {.temperature = 0.7f, .seed = 5}, tokens, &drawn);
     r.history = std::move(seen);
+    r.path = path;
     r.drafters = {noted(session, made, every)};
     r.draft_always = true;
     r.cuts = cuts_;
@@ -190,6 +192,17 @@ class Guessing : public ::testing::Test {
   std::unique_ptr<Session> session_;
   GuessesMade fresh_;
 };
+
+// The host draws them from the layer's logits, or the device draws one after the other.
+TEST_F(Guessing, DoesNotDependOnWhoDraws) {
+  ASSERT_TRUE(t_.model->mtp()->draws());
+  for (const SamplingPath path : {SamplingPath::logits, SamplingPath::fused}) {
+    GuessesMade made;
+    session_->reset();
+    run(*session_, prompt_, {}, made, 1, 30, path);
+    expect_same_guesses(made, fresh_, 30, path_name(path));
+  }
+}
 
 // Steps without drafts leave no gap in the layer's states.
 TEST_F(Guessing, DoesNotDependOnHowOftenOneDrafts) {
@@ -313,6 +326,61 @@ TEST_F(Guessing, EndsWithTheRowsOfTheTokens) {
   ASSERT_TRUE(session_->restore(*bytes).ok());
   EXPECT_FALSE(session_->may_draft());
   EXPECT_FALSE(session_->can_draft());
+}
+
+// On a device that works in its own time, nothing waits between the layer's guesses and the step that verifies them.
+TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
+  const ModelOptions options = with_layer(drafting(2));
+  const TestModel sync = make_model(kDemo, "reference", options), without = make_model(kDemo, "reference", drafting(2)),
+                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
+  ASSERT_TRUE(without.model != nullptr && sync.model != nullptr && late.model != nullptr &&
+              late.model->mtp() != nullptr);
+  ASSERT_TRUE(late.model->mtp()->draws());
+  uint64_t accepted = 0;
+  for (const float temperature : {0.0f, 0.7f}) {
+    const Request r = request_of(kShortPrompt, {.temperature = temperature, .seed = 3}, 20);
+    auto here = *sync.model->session(), there = *late.model->session(), plain = *without.model->session();
+    const Drafted a = run_drafted(*here, r, std::make_shared<MtpDrafter>(*here)),
+                  b = run_drafted(*there, r, std::make_shared<MtpDrafter>(*there)), c = run_drafted(*plain, r, nullptr);
+    EXPECT_TRUE(a.drawn == b.drawn && b.drawn == c.drawn) << temperature;
+    const auto trunk = [&](const Drafted& d) { return trunk_of(d.states, c.states.size()); };
+    EXPECT_TRUE(trunk(a) == trunk(c) && trunk(b) == trunk(c)) << temperature;
+    EXPECT_EQ(a.outcome.drafts.drafted, b.outcome.drafts.drafted) << temperature;
+    EXPECT_EQ(a.outcome.drafts.accepted, b.outcome.drafts.accepted) << temperature;
+    accepted += b.outcome.drafts.all_accepted();
+  }
+  EXPECT_GT(accepted, 0u);
+}
+
+// Where another sequence's rows come between the layer's reading ahead and its guess, it reads again.
+TEST(Mtp, GuessesBesideOthersOfADeviceThatRunsBehind) {
+  const ModelOptions options = with_layer(drafting(2));
+  const auto run = [&](const TestModel& t) {
+    Batch batch(*t.model);
+    std::vector<std::unique_ptr<Session>> sessions;
+    std::vector<Batch::Id> ids;
+    for (uint64_t i = 0; i < 2; ++i) {
+      sessions.push_back(*t.model->session());
+      Request r = request_of(kShortPrompt, {.temperature = 0.5f, .seed = i}, i == 0 ? 30 : 12);
+      r.drafters = {std::make_shared<MtpDrafter>(*sessions.back(), 2)};
+      r.draft_always = true;
+      ids.push_back(*batch.add(*sessions.back(), std::move(r)));
+      for (int step = 0; step < 4; ++step) EXPECT_TRUE(batch.step().ok());
+    }
+    run_all(batch);
+    std::vector<std::pair<std::vector<int32_t>, DraftCounts>> found;
+    for (const Batch::Id id : ids) found.emplace_back(batch.outcome(id)->ids, batch.outcome(id)->drafts);
+    return found;
+  };
+  const TestModel sync = make_model(kDemo, "reference", options),
+                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
+  ASSERT_TRUE(sync.model != nullptr && late.model != nullptr);
+  const auto expected = run(sync), found = run(late);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(found[i].first, expected[i].first) << i;
+    EXPECT_EQ(found[i].second.drafted, expected[i].second.drafted) << i;
+    EXPECT_EQ(found[i].second.accepted, expected[i].second.accepted) << i;
+  }
 }
 
 // The last position is read again where another token came after it than the one it was read with.

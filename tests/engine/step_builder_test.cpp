@@ -39,6 +39,41 @@ TEST(StepBuilder, SaysWhoseEveryRowIs) {
   EXPECT_EQ(step.seq_kept_at, 0u) << "nothing is pending";
 }
 
+// The last rows of a sequence, each at its own position; what all of them share is there once.
+TEST(StepBuilder, SaysHowEveryRowIsDrawn) {
+  constexpr uint32_t kVocab = 100;
+  StepBuilder builder({.rows = 16, .seqs = 2, .pages_per_seq = 1, .page_size = 64, .vocab = kVocab, .draws = 3});
+  const Sampler one = *Sampler::create({.seed = 1, .biases = {{4, 1.5f}}, .stop_ids = {9}}, kVocab),
+                two = *Sampler::create({.temperature = 0, .seed = 2}, kVocab);
+  const std::vector<int32_t> tokens = {5, 6, 7};
+  const std::vector<uint32_t> pages = {3};
+  const std::vector<uint32_t> mask(4, 0x11u);
+  const std::vector<SampleRow> first = {{&one, 11, 0}, {&one, 12, 2}}, second = {{&two, 41, 1, mask.data()}};
+  std::vector<StepSequence> sequences = {{tokens, 9, 0, 0, pages, 2, first},
+                                         {std::span(tokens).first(1), 40, 1, 1, pages, 1, second}};
+  ASSERT_TRUE(builder.build(sequences, 1).ok());
+  const std::span<const std::byte> masks = builder.fill_masks(sequences);
+  const auto* block = masks.data() - builder.masks_at();
+  const auto& step = *reinterpret_cast<const swy_step*>(block);
+  ASSERT_EQ(step.sample_rows, 3u);
+  EXPECT_EQ(array<uint32_t>(step, step.logit_row_at, 3), (std::vector<uint32_t>{1, 2, 3}));
+  const auto slots = array<swy_sample_slot>(step, step.sample_at, 3);
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(slots[i].logit_row, i);
+  EXPECT_EQ(slots[0].position, 11u);
+  EXPECT_EQ(slots[1].position, 12u);
+  EXPECT_EQ(slots[2].position, 41u);
+  EXPECT_EQ(slots[0].token_entry, 0u);
+  EXPECT_EQ(slots[1].token_entry, 2u);
+  EXPECT_EQ(slots[2].token_entry, 1u);
+  EXPECT_EQ(slots[0].bias_at, slots[1].bias_at);
+  EXPECT_EQ(array<swy_logit_bias>(step, slots[1].bias_at, 1)[0].id, 4u);
+  EXPECT_EQ(array<int32_t>(step, slots[1].stop_at, slots[1].stop_count), std::vector<int32_t>{9});
+  EXPECT_EQ(slots[2].bias_count + slots[2].stop_count + slots[0].mask_at + slots[1].mask_at, 0u);
+  EXPECT_EQ(array<uint32_t>(step, slots[2].mask_at, 4), mask);
+  EXPECT_EQ(array<swy_sample_params>(step, step.sample_params_at, 3)[1].seed, 1u);
+  EXPECT_EQ(array<swy_sample_params>(step, step.sample_params_at, 3)[2].seed, 2u);
+}
+
 TEST(StepBuilder, SaysWhichPendingRowsStand) {
   StepBuilder builder({.rows = 16, .seqs = 3, .pages_per_seq = 1, .page_size = 64, .vocab = 0});
   const std::vector<int32_t> tokens = {5, 6};

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "core/engine/step_runner.h"
 #include "tests/support/drafters.h"
 
 namespace switchyard {
@@ -14,11 +15,12 @@ namespace switchyard {
 // Guesses by the number of tokens before them.
 using GuessesMade = std::map<size_t, std::vector<int32_t>>;
 
-// A drafter that computes, is asked every so many times only, and notes what it guessed.
+// A drafter that computes, is asked every so many times only, and notes what it guessed. `runner`: of the model, whose
+// device may draw the guesses, and is a synchronous one.
 class NotedDrafter final : public ForwardingDrafter {
  public:
-  NotedDrafter(std::shared_ptr<Drafter> inner, GuessesMade& made, uint32_t every)
-      : ForwardingDrafter(std::move(inner)), made_(made), every_(every) {}
+  NotedDrafter(std::shared_ptr<Drafter> inner, GuessesMade& made, uint32_t every, StepRunner* runner = nullptr)
+      : ForwardingDrafter(std::move(inner)), made_(made), every_(every), runner_(runner) {}
   void saw(std::span<const int32_t> ids) override {
     seen_ += ids.size();
     inner_->saw(ids);
@@ -30,7 +32,13 @@ class NotedDrafter final : public ForwardingDrafter {
   Status propose(uint32_t most, Guesses& guesses) override {
     if (!asks_) return {};
     SWY_TRY(inner_->propose(most, guesses));
-    made_[seen_] = guesses.ids();
+    std::vector<int32_t>& ids = made_[seen_] = guesses.ids();
+    for (int32_t& id : ids) {
+      if (id >= 0) continue;
+      SWY_TRY(runner_->read_ids(static_cast<uint32_t>(-1 - id), 1));
+      SWY_LET(const std::span<const int32_t> read, runner_->ids());
+      id = read[0];
+    }
     return {};
   }
   bool can_propose() const override { return true; }
@@ -38,6 +46,7 @@ class NotedDrafter final : public ForwardingDrafter {
  private:
   GuessesMade& made_;
   uint32_t every_, asked_ = 0;
+  StepRunner* runner_;
   bool asks_ = false;
   size_t seen_ = 0;
 };

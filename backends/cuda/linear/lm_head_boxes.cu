@@ -324,7 +324,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  return 3 + device.rates.bytes(weight_bytes(swy::tensor(op, "w")), 4e6);
+  return 2 + device.rates.bytes(weight_bytes(swy::tensor(op, "w")), 4e6);  // not above the strips, where memory decides
 }
 double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return cost(device, op, bucket) + kDrawCost;

@@ -263,7 +263,7 @@ SWY_SIZE(swy_bucket, 48);
 enum {
   SWY_BUCKET_DECODE = 1u << 0,        /* every sequence has at most one row */
   SWY_BUCKET_DETERMINISTIC = 1u << 1, /* only DETERMINISTIC and BATCH_INVARIANT kernels may serve */
-  /* Sequences may have several draws (step.h). Reserved: no host calls it yet. */
+  /* Sequences may have several draws (step.h). */
   SWY_BUCKET_DRAFTS = 1u << 2,
 };
 
