@@ -2,7 +2,7 @@
 // Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
-//   GATED_DELTA, LINEAR, ADD   up to two rows, or four of a sequence: the kernel that reads the heads scales them by
+//   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
 //                              their norm
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 #include "range.h"
@@ -49,12 +49,9 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
-  const uint32_t rows = rows_of(*ops[1]);
-  if (rows > kBesideRows &&
-      (rows > kHeadRows || (bucket.flags & SWY_BUCKET_DECODE) != 0 || a.value_dim != kPackedHead)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "norms the heads of up to %u rows, or of up to %u of a sequence in heads of %u", kBesideRows,
-                     kHeadRows, kPackedHead);
+  if (rows_of(*ops[1]) == 3 && (bucket.flags & SWY_BUCKET_DECODE) != 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
+                     "three sequences are faster by gated_delta.batch and linear_add.boxes");
   }
   SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
@@ -104,7 +101,7 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
   *workspace_bytes = kind_of(ops, n) == Kind::kDelta ? squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float)
-                     : by_boxes(*device, *ops[1])    ? mixture_workspace(*ops[1])
+                     : by_boxes(*device, *ops[1])    ? moe_boxes_workspace(*ops[1])
                                                      : moe_grouped_workspace(*ops[1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
@@ -150,11 +147,12 @@ swy_status record_delta(swy_list* list, const swy_range_operands& o, const float
   const Recording delta{*list, *o.ops[0], delta_operands, error}, linear{*list, *o.ops[1], linear_operands, error};
   Delta d = delta_of(delta);
   d.squares = at(workspace);
+  d.heads = HalfRows::in(d.y, rows_of(*o.ops[1]), d.values());
   SWY_CUDA_TRY(record_delta_raw(delta, d));
   Projection p = linear_projection(linear);
   p.residual = residual;
   p.y[0] = at(o.bindings[2]->outputs[0]);
-  const HeadNorm heads{d.squares, d.value_dim, d.norm_eps};
+  const HeadNorm heads{d.heads, d.squares, d.value_dim, d.norm_eps};
   return record_boxes(linear, p, &heads);
 }
 
@@ -174,7 +172,7 @@ swy_status record_mixture(swy_list* list, const swy_range_operands& o, const flo
   m.x = x;
   m.residual = residual;
   m.y = y;
-  return record_moe_boxes(moe, m, &norm);
+  return record_moe_boxes(moe, m, arena, &norm);
 }
 
 swy_status record(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace, swy_error* error) {

@@ -21,6 +21,35 @@ struct Piece {
   uint32_t sum;  // of the integers
 };
 
+// The scale of elements of which the largest is `top`: 17 times an integer has 16 bits.
+__device__ inline float scale_of_most(float top) { return fmaxf(top * (1.0f / 1919), 1e-37f); }
+
+// Eight elements as integers, by their kind: odd elements, and 16 times the even one of each two less the odd one.
+struct PieceBytes {
+  uint32_t high_odd, low_odd, high_both, low_both, sum;  // sum: of the integers
+
+  __device__ PieceBytes(const float (&v)[8], float inverse) {
+    // Adding 1.5 * 2^23 leaves integers in the low bits. Adding 128 more rounds the high bytes; adding 16 * 16 - 128
+    // does that for 16 x - y.
+    constexpr float kEven = 12582912.0f + 16, kOdd = 12582912.0f + 128;
+    constexpr uint32_t kFour =
+        4u * (2u * 0x4b400000u + 16u + 128u);  // the sum of these constants over four elements of each kind
+    constexpr uint32_t kSigned = 0x80808080u;
+    uint32_t q[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) q[j] = __float_as_uint(fmaf(v[j], inverse, j % 2 == 0 ? kEven : kOdd));
+    const uint32_t both[4] = {16 * q[0] - q[1], 16 * q[2] - q[3], 16 * q[4] - q[5], 16 * q[6] - q[7]};
+    const auto bytes = [](uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t which) {
+      return __byte_perm(__byte_perm(a, b, which), __byte_perm(c, d, which), 0x5410);
+    };
+    high_odd = bytes(q[1], q[3], q[5], q[7], 0x0051);
+    low_odd = bytes(q[1], q[3], q[5], q[7], 0x0040) ^ kSigned;
+    high_both = bytes(both[0], both[1], both[2], both[3], 0x0051);
+    low_both = bytes(both[0], both[1], both[2], both[3], 0x0040) ^ kSigned;
+    sum = (q[0] + q[1]) + (q[2] + q[3]) + (q[4] + q[5]) + (q[6] + q[7]) - kFour;
+  }
+};
+
 // Eight neighbouring lanes pass 64 elements, eight each; lane i of them gets piece i. A piece has bytes of one kind,
 // high or low: of the odd elements of both halves of the 64 (eight each: x, y), and of 16 times the even element less
 // the odd one of each two (z, w).
@@ -30,32 +59,16 @@ __device__ inline Piece make_piece(const float (&v)[8]) {
                     fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) top = fmaxf(top, __shfl_xor_sync(kAll, top, d));
-  // 17 * kMost fits 16 bits. Adding 1.5 * 2^23 leaves integers in the low bits. Adding 128 more rounds the high bytes;
-  // adding 16 * 16 - 128 does that for 16 x - y.
-  constexpr float kMost = 1919, kEven = 12582912.0f + 16, kOdd = 12582912.0f + 128;
-  constexpr uint32_t kFour =
-      4u * (2u * 0x4b400000u + 16u + 128u);  // the sum of these constants over four elements of each kind
-  const float scale = fmaxf(top * (1.0f / kMost), 1e-37f), inverse = reciprocal(scale);
-  uint32_t q[8];
-#pragma unroll
-  for (int j = 0; j < 8; ++j) q[j] = __float_as_uint(fmaf(v[j], inverse, j % 2 == 0 ? kEven : kOdd));
-  const uint32_t both[4] = {16 * q[0] - q[1], 16 * q[2] - q[3], 16 * q[4] - q[5], 16 * q[6] - q[7]};
-  const auto bytes = [](uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t which) {
-    return __byte_perm(__byte_perm(a, b, which), __byte_perm(c, d, which), 0x5410);
-  };
-  constexpr uint32_t kSigned = 0x80808080u;
-  const uint32_t high_odd = bytes(q[1], q[3], q[5], q[7], 0x0051);
-  const uint32_t low_odd = bytes(q[1], q[3], q[5], q[7], 0x0040) ^ kSigned;
-  const uint32_t high_both = bytes(both[0], both[1], both[2], both[3], 0x0051);
-  const uint32_t low_both = bytes(both[0], both[1], both[2], both[3], 0x0040) ^ kSigned;
+  const float scale = scale_of_most(top);
+  const PieceBytes bytes(v, reciprocal(scale));
   // The lane 4 further has the other half, and needs the other bytes.
-  const uint32_t got_odd = __shfl_xor_sync(kAll, second ? high_odd : low_odd, 4);
-  const uint32_t got_both = __shfl_xor_sync(kAll, second ? high_both : low_both, 4);
-  uint32_t sum = (q[0] + q[1]) + (q[2] + q[3]) + (q[4] + q[5]) + (q[6] + q[7]) - kFour;
+  const uint32_t got_odd = __shfl_xor_sync(kAll, second ? bytes.high_odd : bytes.low_odd, 4);
+  const uint32_t got_both = __shfl_xor_sync(kAll, second ? bytes.high_both : bytes.low_both, 4);
+  uint32_t sum = bytes.sum;
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
-  return {make_uint4(second ? got_odd : high_odd, second ? low_odd : got_odd, second ? got_both : high_both,
-                     second ? low_both : got_both),
+  return {make_uint4(second ? got_odd : bytes.high_odd, second ? bytes.low_odd : got_odd,
+                     second ? got_both : bytes.high_both, second ? bytes.low_both : got_both),
           scale, sum};
 }
 // Writes a piece to group `group`, of `groups`, of a row.

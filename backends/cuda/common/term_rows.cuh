@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16 rows of a bf16 weight (a router, gates) with up to four rows of activations on Hopper: the eight
+// Products of 8 or 16 rows of a bf16 weight (a router, gates) with up to four rows of activations on Hopper: the eight
 // columns of a matrix instruction's second operand are two bf16 terms of each row. A block's 16 warps have 128 columns
 // each.
 //
@@ -12,15 +12,16 @@
 
 namespace gpu {
 
-constexpr uint32_t kTermWarps = 16, kTermThreads = 32 * kTermWarps, kTermRows = 16;
+constexpr uint32_t kTermWarps = 16, kTermThreads = 32 * kTermWarps;
 constexpr uint32_t kTermChunks = 4;  // of 32 columns, of a warp
 constexpr uint32_t kTermWidth = kTermWarps * kTermChunks * 32;
 
 // In shared memory. Pieces of rows g and g + 8 by thread, so that no two threads meet in a bank.
+template <uint32_t kRows>
 struct TermMemory {
-  uint4 pieces[2 * kTermChunks][kTermThreads];
+  uint4 pieces[kRows / 8 * kTermChunks][kTermThreads];
   alignas(16) float factors[kTermWidth];  // of the norm
-  float parts[kTermWarps][kQuad][kTermRows];
+  float parts[kTermWarps][kQuad][kRows];
   alignas(16) float squares[kQuad][kTermWarps];
 };
 
@@ -41,23 +42,25 @@ __device__ inline void multiply_terms(float (&c)[4], uint32_t a0, uint32_t a1, u
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+template <uint32_t kRows>
 struct TermBlock {
-  TermMemory& memory;
+  static constexpr uint32_t kEights = kRows / 8;
+  TermMemory<kRows>& memory;
   uint32_t width, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   __device__ uint32_t column(uint32_t chunk) const { return (warp * kTermChunks + chunk) * 32 + lane % 4 * 8; }
   // Keeps rows `first` to first + rows - 1 of a weight in bf16, before the activations are ready; threads read what
   // they kept themselves.
   __device__ void keep(const Weight& w, uint32_t first, uint32_t rows) const {
-    uint4 v[2 * kTermChunks];
+    uint4 v[kEights * kTermChunks];
 #pragma unroll
-    for (uint32_t i = 0; i < 2 * kTermChunks; ++i) {
-      const uint32_t row = lane / 4 + i % 2 * 8, k = column(i / 2);
+    for (uint32_t i = 0; i < kEights * kTermChunks; ++i) {
+      const uint32_t row = lane / 4 + i % kEights * 8, k = column(i / kEights);
       const bool in = row < rows && k < width;
       v[i] = in ? load_piece(w.data + (uint64_t{first + row} * width + k) * 2) : make_uint4(0, 0, 0, 0);
     }
 #pragma unroll
-    for (uint32_t i = 0; i < 2 * kTermChunks; ++i) memory.pieces[i][threadIdx.x] = v[i];
+    for (uint32_t i = 0; i < kEights * kTermChunks; ++i) memory.pieces[i][threadIdx.x] = v[i];
   }
   __device__ void keep_factors(const Weight& norm, bool normed, float bias) const {
     const uint32_t k = 4 * threadIdx.x;
@@ -98,12 +101,13 @@ struct TermBlock {
             two_terms(two[0] - __uint_as_float(high << 16), two[1] - __uint_as_float(high & 0xffff0000u));
         terms[j] = low ? rest : high;
       }
-      const uint4 a = memory.pieces[2 * c][threadIdx.x], b = memory.pieces[2 * c + 1][threadIdx.x];
+      const uint4 a = memory.pieces[kEights * c][threadIdx.x];
+      const uint4 b = kEights == 2 ? memory.pieces[kEights * c + 1][threadIdx.x] : make_uint4(0, 0, 0, 0);
       multiply_terms(acc, a.x, b.x, a.y, b.y, terms[0], terms[1]);
       multiply_terms(acc, a.z, b.z, a.w, b.w, terms[2], terms[3]);
     }
     memory.parts[warp][t][g] = acc[0] + acc[1];
-    memory.parts[warp][t][g + 8] = acc[2] + acc[3];
+    if (kEights == 2) memory.parts[warp][t][g + 8] = acc[2] + acc[3];
     square += __shfl_xor_sync(kAll, square, 1);
     square += __shfl_xor_sync(kAll, square, 2);
     if (lane % 8 == 0) memory.squares[row][warp] = square;

@@ -8,8 +8,8 @@
 //
 // If the reader of the result applies the norm's factor (kRaw), the blocks are no cluster: the device has no room for
 // 16 clusters beside another kernel, and the last one would begin late. Then the last block that has read the shared
-// inputs writes them. The gate, and the norm's weights, are applied here, where each element is computed once; every
-// block of the reader would compute all of them.
+// inputs writes them. The gate, and the norm's weights, are applied here, where each element is computed once, and
+// elements become integers; every block of the reader would compute all of them.
 //
 // Several rows of a sequence share the state in the registers and the weights of the convolution. Everything that does
 // not depend on the state is computed for all rows at once; the state then takes one row after the other.
@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
   constexpr int kChannels = Columns<N>::kChannels;
   using Held = ColumnRows<N, kHeld>;
   __shared__ __align__(16) Held m;
-  __shared__ float out[kRows][kSlice], shared_squares[kRows];
+  __shared__ __align__(16) float out[kRows][kSlice];
+  __shared__ float shared_squares[kRows];
   Stamps stamps(kStampDelta);
   const ColumnPlace place(d, slices);
   const uint32_t key_head = place.key_head, rank = place.rank, head = place.head, slice = place.slice;
@@ -149,15 +150,12 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
   stamps.note(kMultiplied);
 #pragma unroll
   for (uint32_t r = 0; r < kRows; ++r) {
-    if (kRaw && part == 0 && valid && r < s.rows && column < d.value_dim) {
-      d.y[uint64_t{s.first + r} * d.values() + head * d.value_dim + column] =
-          there ? o[r] * plain_of(d.norm, norm_bits) * quick_silu(z[r]) : 0.0f;
-    }
     float sum = there && part == 0 ? o[r] * o[r] : 0.0f;
     sum += __shfl_xor_sync(kAll, sum, 8);
     sum += __shfl_xor_sync(kAll, sum, 16);
     if (lane == 0) m.sums[r][16 + warp] = sum;
-    if (!kRaw && part == 0) out[r][warp * 4 + lane / 8] = there ? o[r] : 0.0f;
+    const float element = kRaw ? o[r] * plain_of(d.norm, norm_bits) * quick_silu(z[r]) : o[r];
+    if (part == 0) out[r][warp * 4 + lane / 8] = there ? element : 0.0f;
   }
   __shared__ bool last;
   if (kRaw && threadIdx.x == 0) last = before + 1 == place.blocks;
@@ -178,6 +176,13 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
     }
     if (last) keep_inputs(false);
     if (last && threadIdx.x == 0) readers[blockIdx.y * d.key_heads + key_head] = 0;
+    const uint32_t r = warp - 2;  // the third warp and those behind it have a row each
+    if (r < kRows && valid && r < s.rows) {
+      const auto* from = reinterpret_cast<const float4*>(&out[r][lane % 4 * 8]);
+      const float4 a = from[0], b = from[1];
+      const float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+      put_half(d.heads, v, s.first + r, d.values(), (head * d.value_dim + column) / kSlice);
+    }
     stamps.end();
     return;
   }

@@ -3,6 +3,7 @@
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
+#include "linear_heads.cuh"
 #include "linear_plain.cuh"
 
 #include <algorithm>
@@ -17,9 +18,11 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
     linear_boxes(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
-  if (blockIdx.x < b.tile_blocks) {
-    multiply_block<kHeads, kTeams, kRows>(maps, b, step, dynamic);
-  } else if constexpr (!kHeads && kTeams == 2) {
+  if constexpr (kHeads) {
+    multiply_heads<kTeams, kRows>(maps, b, step, dynamic);
+  } else if (blockIdx.x < b.tile_blocks) {
+    multiply_block<kTeams, kRows>(maps, b, step, dynamic);
+  } else if constexpr (kTeams == 2) {
     multiply_plain<kRows>(b, step, dynamic);
   }
 #endif
@@ -33,7 +36,7 @@ uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t othe
 
 uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uint32_t rows) {
   const uint32_t teams = teams_of(slices), columns = kSliceWarps / teams;
-  const size_t exchange = rows > 2 ? sizeof(QuadMemory) : teams == 2 && rows == 2 ? sizeof(PairMemory) : 0;
+  const size_t exchange = rows > 2 ? sizeof(QuadMemory) : rows == 2 ? sizeof(PairMemory) : 0;
   return static_cast<uint32_t>(1024 + (columns * kTileBytes + scale_bytes) * tiles + columns * exchange);
 }
 

@@ -140,36 +140,20 @@ __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, ui
   return place;
 }
 
-// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kAll. load() requests them;
-// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`. kPacked: a slice has two
-// heads, and lane 2 i + j has the squares of head j of row i.
-template <bool kHeads, uint32_t kRows, bool kAll, bool kPacked>
+// A warp's activations: a slice of kRows rows, of which the step may have fewer unless kWhole. load() requests them;
+// make_pieces() makes integers of them, and adds each row's sum of squares to `squares`.
+template <uint32_t kRows, bool kWhole>
 struct SliceRows {
   float v[kRows][8];
-  float4 of_head[kPacked ? 1 : kRows];  // squares
 
-  // `squares`: those of this lane's head, of the first row.
-  __device__ void load(const float* from, const float* squares, const Boxes& b, uint32_t rows) {
+  __device__ void load(const float* from, const Boxes& b, uint32_t rows) {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
-      if (kAll || m < rows) {
+      if (kWhole || m < rows) {
         load_eight_fresh(from + m * b.p.width, v[m]);
-        if (kHeads && !kPacked) of_head[m] = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares));
       } else {
 #pragma unroll
         for (uint32_t j = 0; j < 8; ++j) v[m][j] = 0;
-        if (!kPacked) of_head[m] = make_float4(0, 0, 0, 0);
-      }
-    }
-    if constexpr (kPacked) {
-      of_head[0] = __ldcg(reinterpret_cast<const float4*>(squares));
-    } else if constexpr (kHeads) {
-      if (head_parts(b.heads.dim) == 4) return;
-#pragma unroll
-      for (uint32_t m = 0; m < kRows; ++m) {
-        if (m >= rows) continue;
-        const float4 more = __ldcg(reinterpret_cast<const float4*>(squares + m * b.squares) + 1);
-        of_head[m].x += more.x, of_head[m].y += more.y, of_head[m].z += more.z, of_head[m].w += more.w;
       }
     }
   }
@@ -177,18 +161,8 @@ struct SliceRows {
                               Piece (&piece)[kRows]) {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
-      if constexpr (kHeads) {
-        const float4 s = of_head[kPacked ? 0 : m];
-        const float own = rsqrtf(fmaf((s.x + s.y) + (s.z + s.w), b.per_dim, b.heads.eps));
-        const float factor = kPacked ? __shfl_sync(kAll, own, 2 * m + threadIdx.x % 32 / 16) : own;
-        const bool divided = !kPacked && b.heads.dim < 64;  // then the integers' groups of 64 have several heads
-        for (uint32_t j = 0; divided && j < 8; ++j) v[m][j] *= factor;
-        piece[m] = make_piece(v[m]);
-        if (!divided) piece[m].scale *= factor;
-      } else {
-        finish_eight(b, factors, v[m], squares[m]);
-        piece[m] = make_piece(v[m]);
-      }
+      finish_eight(b, factors, v[m], squares[m]);
+      piece[m] = make_piece(v[m]);
     }
   }
 };
@@ -197,7 +171,7 @@ struct SliceRows {
 template <uint32_t kTeams, uint32_t kRows>
 constexpr bool kShareRows = kRows > 1 && kTeams == 2;
 
-template <bool kHeads, uint32_t kTeams, uint32_t kRows>
+template <uint32_t kTeams, uint32_t kRows>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr bool kShared = kShareRows<kTeams, kRows>;
   constexpr uint32_t kOwnRows = kShared ? kRows / 2 : kRows;
@@ -208,12 +182,12 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, p.first_task[p.count] - first);
   const Share<kTeams> mine(b.slices(), tiles);
-  Stamps stamps(kHeads ? kStampHeads : p.normed ? kStampNormed : kStampPlain);
+  Stamps stamps(p.normed ? kStampNormed : kStampPlain);
   char* boxes = first_box(dynamic);  // [slice][tile]
   char* scales = boxes + Share<kTeams>::kColumns * b.tiles * kTileBytes;
   const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
                          mine.exists ? mine.count : 0, arrived[warp]};
-  if (!kHeads) release_next();
+  release_next();
   begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
   stamps.note(kAsked);
   using Exchange = std::conditional_t<kRows == kQuad, QuadMemory, PairMemory>;
@@ -221,16 +195,9 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
   const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns * kOwnRows : 0;  // the first of this warp
   float factors[8];
-  if (!kHeads && mine.exists) factors_of(b, mine.slice, factors);
+  if (mine.exists) factors_of(b, mine.slice, factors);
   ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
   const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
-  constexpr bool kPacked = kHeads && kRows == kQuad;
-  const uint32_t head = kPacked  ? mine.slice * 2 + lane % 2
-                        : kHeads ? (mine.slice * kSlice + lane * 8) / b.heads.dim
-                                 : 0;
-  const uint32_t head_row = x_row + (kPacked && lane / 2 < kOwnRows ? lane / 2 : 0);
-  const float* squares_at =
-      kHeads ? b.heads.squares + (head_row < rows ? head_row : 0) * b.squares + head * head_parts(b.heads.dim) : from;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
   uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
@@ -238,8 +205,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const Places places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
-  pin(place.to), pin(place.added), pin(from), pin(squares_at);
-  if (kHeads) release_next();  // earlier, the router would take the room that gate_up needs
+  pin(place.to), pin(place.added), pin(from);
   ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
@@ -247,8 +213,8 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   float squares[kOwnRows] = {};
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
   if (kShared ? mine.exists : count != 0) {
-    SliceRows<kHeads, kOwnRows, kRows == 1, kPacked> x_rows;
-    x_rows.load(from, squares_at, b, rows > x_row ? rows - x_row : 0);
+    SliceRows<kOwnRows, kRows == 1> x_rows;
+    x_rows.load(from, b, rows > x_row ? rows - x_row : 0);
     barrier_wait(scales_at, 0);
     LaneScales<1> of;
     if constexpr (kRows == 1) of.load(places, 0);
@@ -293,14 +259,14 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
 #pragma unroll
   for (uint32_t m = 0; m < kRows; ++m) {
     const bool mine_too = kShared ? x_row == m / kOwnRows * kOwnRows : warp < Share<kTeams>::kColumns;
-    if (!kHeads && lane == 0) squares_of[m][warp] = mine_too ? squares[m % kOwnRows] : 0.0f;
+    if (lane == 0) squares_of[m][warp] = mine_too ? squares[m % kOwnRows] : 0.0f;
   }
   __syncthreads();
   if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
   const float sum = join_shares<Share<kTeams>::kColumns, 4 / kRows>(joined, apart);
   if (place.to != nullptr) {
     const auto& of_row = squares_of[threadIdx.x % 4 / (4 / kRows)];
-    *place.to = fmaf(sum, !kHeads && p.normed ? inverse_root(of_row, b.per_dim, p.eps) : 1.0f, residual);
+    *place.to = fmaf(sum, p.normed ? inverse_root(of_row, b.per_dim, p.eps) : 1.0f, residual);
   }
   stamps.end();
 }

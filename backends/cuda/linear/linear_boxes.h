@@ -3,20 +3,19 @@
 // gate.
 #pragma once
 
+#include "common/half_rows.cuh"
 #include "host/kernels.h"
 
 namespace gpu {
 
-// The norm of GATED_DELTA's output over each head of `dim` elements. The input has been multiplied by the norm's
-// weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
+// The norm of GATED_DELTA's output over each head of `dim` elements. The input, integers, has been multiplied by the
+// norm's weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
 struct HeadNorm {
+  HalfRows x;
   const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate
   uint32_t dim;          // 32, 64, 128 or 256
   float eps;
 };
-
-// The heads of so many rows can be scaled if they have this size.
-constexpr uint32_t kHeadRows = 4, kPackedHead = 128;
 
 struct Projection;
 

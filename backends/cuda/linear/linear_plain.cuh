@@ -13,10 +13,10 @@ namespace gpu {
 __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t first, uint32_t rows,
                                           const swy_step* step, char* dynamic, Stamps& stamps) {
   const Projection& p = b.p;
-  const TermBlock block{*reinterpret_cast<TermMemory*>(first_box(dynamic)), p.width};
+  const TermBlock<kPlainRows> block{*reinterpret_cast<TermMemory<kPlainRows>*>(first_box(dynamic)), p.width};
   block.keep(p.weights[w], first, rows);
   block.keep_factors(p.norm, p.normed, p.bias);
-  const uint32_t x_rows = step_rows(step, p.domain), row = threadIdx.x % kTermRows, m = threadIdx.x / kTermRows;
+  const uint32_t x_rows = step_rows(step, p.domain), row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;
   release_next();
   __syncthreads();
   stamps.take_place();
@@ -31,8 +31,8 @@ __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t f
   p.y[w][at] = fmaf(block.sum(row, m), scale, residual);
   stamps.end();
 }
-static_assert(kPlainRows == kTermRows && kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
-              sizeof(TermMemory) + 1024 <= kAlone - 4096);
+static_assert(kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
+              sizeof(TermMemory<kPlainRows>) + 1024 <= kAlone - 4096);
 
 // Up to 16 rows of one plain weight. Warps share the columns as in multiply_block; the second half of the warps has the
 // second half of the rows. Several rows of activations are multiplied one after the other by weights kept in shared
@@ -72,14 +72,10 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  constexpr uint32_t kAhead = kRows > 2 ? 2 : 1;  // rows whose loads are under way
-  float v[8] = {}, next[kAhead][8] = {};          // 0 for slices and rows that do not exist
+  float v[8] = {}, next[8] = {};  // 0 for slices and rows that do not exist; the next row's loads are under way
   const float* from = p.x + warp * kSlice + lane * 8;
   if (works && x_rows > 0) load_eight_fresh(from, v);
-#pragma unroll
-  for (uint32_t i = 0; i < kAhead; ++i) {
-    if (works && kRows > 1 && x_rows > i + 1) load_eight_fresh(from + (i + 1) * p.width, next[i]);
-  }
+  if (works && kRows > 1 && x_rows > 1) load_eight_fresh(from + p.width, next);
 #pragma unroll 1
   for (uint32_t m = 0; m < kRows; ++m) {
     float squares = 0, sum[kWarpRows];
@@ -100,11 +96,8 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
     if (lane % 4 == 0) part[m][warp * kPlainRows + own + lane / 4] = mine;
     if (lane == 0) squares_of[m][threadIdx.x / 32] = half == 0 ? squares : 0.0f;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      v[j] = next[0][j];
-      if (kAhead == 2) next[0][j] = next[kAhead - 1][j];
-    }
-    if (kAhead == 2 && works && m + 3 < x_rows) load_eight_fresh(from + (m + 3) * p.width, next[kAhead - 1]);
+    for (int j = 0; j < 8; ++j) v[j] = next[j];
+    if (kRows > 2 && works && m + 2 < x_rows) load_eight_fresh(from + (m + 2) * p.width, next);
   }
   __syncthreads();
   const uint32_t row = threadIdx.x % kPlainRows, m = threadIdx.x / kPlainRows;

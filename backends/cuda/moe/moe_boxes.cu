@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels. Of up to four rows `route` is the same, and
-// moe_walk.cu has the other two.
+// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels. moe_walk.cu has those of up to four rows,
+// but for `route` where the router is not in bf16.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
@@ -292,6 +292,14 @@ bool fits_boxes(const swy_device& device, const MixtureBoxes& b, uint32_t rows) 
          gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2;
 }
 
+// The input as integers, for the kernels that walk.
+QuadRows take_integers(Arena& arena, uint64_t rows, uint64_t hidden) {
+  QuadRows x;
+  x.words = arena.take<uint4>(rows * hidden / 8);
+  x.scales = arena.take<float2>(rows * hidden / 64);
+  return x;
+}
+
 bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
 
 // Whether the shared expert's weights have the experts' shapes and encodings.
@@ -306,7 +314,7 @@ bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
          is_plain(swy::tensor(op, "shared_gate"));
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return mixture_workspace(op); }
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_boxes_workspace(op); }
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket&) { return moe_boxes_cost(device, op); }
 
@@ -316,7 +324,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 swy_status record(const Recording& r) {
   Arena arena(r.operands.workspace());
-  return record_moe_boxes(r, mixture_of(r, arena), nullptr);
+  const Mixture m = mixture_of(r, arena);
+  return record_moe_boxes(r, m, arena, nullptr);
 }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
@@ -364,7 +373,14 @@ double moe_boxes_cost(const swy_device& device, const swy_op& op) {
   return 7 + 0.7 * (rows - 1) + device.rates.bytes(bytes, 3e6);
 }
 
-swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm) {
+uint64_t moe_boxes_workspace(const swy_op& op) {
+  const auto& x = swy::tensor(op, "x");
+  Arena arena(nullptr);
+  if (walks(static_cast<uint32_t>(x.dims[0]))) take_integers(arena, x.dims[0], x.dims[1]);
+  return mixture_workspace(op) + arena.used();
+}
+
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
@@ -372,13 +388,17 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNor
   if (norm != nullptr) b.norm = *norm;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
-  if (walks(rows) && routes_by_terms(m)) return record_walk(r, b, rows, true);
+  if (walks(rows)) {
+    b.x = take_integers(arena, rows, m.hidden);
+    SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
+    if (routes_by_terms(m)) return record_walk(r, b, rows);
+  }
   SWY_CUDA_TRY(launch(r,
                       rows == 1   ? route_boxes<1>
                       : rows == 2 ? route_boxes<2>
                                   : route_boxes<kQuad>,
                       ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
-  if (walks(rows)) return record_walk(r, b, rows, false);
+  if (walks(rows)) return record_walk(r, b, rows);
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));

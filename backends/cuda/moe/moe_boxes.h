@@ -15,7 +15,8 @@ struct InputNorm {
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error);
 // Microseconds of an H200, with or without the norm.
 double moe_boxes_cost(const swy_device& device, const swy_op& op);
-// y of `m`; with `norm`, m.x is the norm's input.
-swy_status record_moe_boxes(const Recording& r, const Mixture& m, const InputNorm* norm);
+uint64_t moe_boxes_workspace(const swy_op& op);
+// y of `m`; with `norm`, m.x is the norm's input. `arena`: after mixture_of.
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm);
 
 }  // namespace gpu

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD of three or four rows on Hopper: three kernels.
 //
-//   route     the router's logits, and the shared expert's gate: 16 rows per block (if they are in bf16)
+//   route     the router's logits, and the shared expert's gate: 8 rows per block (if they are in bf16); and one block
+//             makes integers of the input
 //   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per block; of
 //             the shared expert, of all rows
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per
@@ -12,7 +13,6 @@
 // one of `down` fit a multiprocessor, and memory has requests to serve from the choice to the last tile.
 #include "moe_walk.h"
 
-#include "common/term_rows.cuh"
 #include "moe_walk.cuh"
 
 namespace gpu {
@@ -21,43 +21,45 @@ namespace {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // A step's results from the shares of all slices, by one warp: gate in the first 16 lanes, up in the others.
-__device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows], uint32_t slices, float inverse) {
+__device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows], uint32_t slices) {
   float sum = 0;
 #pragma unroll
   for (uint32_t w = 0; w < kBoxWarps; ++w) sum += w < slices ? shares[w][threadIdx.x % 32] : 0.0f;
   const float up = __shfl_xor_sync(kAll, sum, kTileRows);
-  return quick_silu(sum * inverse) * (up * inverse);
+  return quick_silu(sum) * up;
 }
 
 // One row's share of a routed expert. Of the block's warps each joins every eighth step.
-__device__ inline void walk_row(const Walk& p, const UpRequests& ask, const Operand& x, const ScalePlaces& places,
+__device__ inline void walk_row(const Walk& p, const UpRequests& ask, const RowOperand& x, const ScalePlaces& places,
                                 bool works, UpShared& shared) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
-  const uint32_t to = lane % 4 / 2 * kTileRows + lane % 2 * 8 + lane / 4;
+  const uint32_t to = lane % 4 / 2 * 8 + lane / 4;
   uint32_t stage = 0, parity = 0;  // of the next tile
+  uint32_t b[4][2][2];
+  operand_of(x.words, b);
 #pragma unroll 1
   for (uint32_t step = 0; step < kSteps; ++step) {
     if (works) {
-      float v[4];
       const uint32_t slot = step % kUpSlots, scales = places.at + slot * 2 * ask.tile_scales;
       barrier_wait(shared_at(&shared.scales_arrived[slot]), step / kUpSlots & 1);
-#pragma unroll
+#pragma unroll 1
       for (uint32_t i = 0; i < 2; ++i) {
+        float v[2];
         barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
-        multiply_walked(own + stage * kTileBytes, in_box, places, scales + i * ask.tile_scales, x.b, x.scale,
-                        -8 * x.sum, v + 2 * i);
+        multiply_walked(own + stage * kTileBytes, in_box, places, scales + i * ask.tile_scales, b, x.of.x,
+                        __float_as_int(x.of.y), v);
         __syncwarp();  // every lane has read the tile
         if (lane == 0 && 2 * step + i + kUpRing < kUpTiles) ask.ask_tile(2 * step + i + kUpRing);
         if (++stage == kUpRing) stage = 0, parity ^= 1;
+        const float mine = sum_lanes<2, 2>(v);
+        if (lane % 2 == 0) shared.shares[step % 2][warp][i * kTileRows + to] = mine;
       }
-      shared.shares[step % 2][warp][to] = sum_lanes<4, 2>(v);
     }
     __syncthreads();
     if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (step % kBoxWarps != warp) continue;
-    const float inverse = p.b.normed ? inverse_root(shared.squares[0], p.b.per_width, p.b.norm.eps) : 1.0f;
-    const float h = join_step(shared.shares[step % 2], slices, inverse);
+    const float h = join_step(shared.shares[step % 2], slices);
     if (lane < kTileRows) shared.h[0][step * kTileRows + lane] = h;
   }
 }
@@ -67,7 +69,7 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
                                  bool works, UpShared& shared) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = p.b.m.hidden / kSlice;
   const uint32_t own = shared_at(ask.boxes), in_box = lane_of_box();
-  const uint32_t to = shared_at(shared.words[warp]) + share_of_lane();
+  const uint32_t to = shared_at(shared.of_rows[warp]) + share_of_lane();
   uint32_t stage = 0, parity = 0;  // of the next tile
 #pragma unroll 1
   for (uint32_t step = 0; step < kSteps; ++step) {
@@ -90,15 +92,12 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
     if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (warp < kQuad) {  // a row of the activations each; gate in the first 16 lanes, up in the others
       const uint32_t at =
-          shared_at(shared.words[0]) + lane / kTileRows * kRowsShare + (warp * kShareStride + lane % kTileRows) * 4;
+          shared_at(shared.of_rows[0]) + lane / kTileRows * kRowsShare + (warp * kShareStride + lane % kTileRows) * 4;
       float sum = 0;
 #pragma unroll
       for (uint32_t w = 0; w < kBoxWarps; ++w) sum += w < slices ? shared_float(at + w * 2 * kRowsShare) : 0.0f;
-      const float inverse = p.b.normed ? inverse_root(shared.squares[warp], p.b.per_width, p.b.norm.eps) : 1.0f;
       const float up = __shfl_xor_sync(kAll, sum, kTileRows);
-      if (lane < kTileRows) {
-        shared.h[warp][step * kTileRows + lane] = quick_silu(sum * inverse) * (up * inverse);
-      }
+      if (lane < kTileRows) shared.h[warp][step * kTileRows + lane] = quick_silu(sum) * up;
     }
     __syncthreads();
   }
@@ -106,25 +105,26 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
 
 #endif
 
-// blockIdx.x: 16 experts; behind these the shared expert's gate.
+// blockIdx.x: 8 experts; behind these the shared expert's gate; block `converts` makes integers of the input.
 __global__ void __launch_bounds__(kTermThreads, 2)
-    route_walk(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+    route_walk(const __grid_constant__ MixtureBoxes b, uint32_t converts, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
   Stamps stamps(kStampRoute);
   const Mixture& m = b.m;
-  const uint32_t first = blockIdx.x * kTermRows;
+  const uint32_t first = blockIdx.x * kRouteRows;
   const bool routed = first < m.experts;
-  const uint32_t count = routed ? min(m.experts - first, kTermRows) : 1;
-  const TermBlock block{*reinterpret_cast<TermMemory*>(dynamic), m.hidden};
+  const uint32_t count = routed ? min(m.experts - first, kRouteRows) : 1;
+  const TermBlock<kRouteRows> block{*reinterpret_cast<TermMemory<kRouteRows>*>(dynamic), m.hidden};
+  release_next();  // no multiprocessor gets more than two blocks of gate_up, and the next kernel waits for it
+  if (blockIdx.x == converts) return convert_rows(b, block, step, stamps);
   block.keep(routed ? m.router : m.shared_mix, routed ? first : 0, count);
   block.keep_factors(b.norm.weight, b.normed, b.norm.bias);
-  const uint32_t rows = step_rows(step, m.domain), row = threadIdx.x % kTermRows, x_row = threadIdx.x / kTermRows;
+  const uint32_t rows = step_rows(step, m.domain), row = threadIdx.x % kRouteRows, x_row = threadIdx.x / kRouteRows;
   __syncthreads();
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  release_next();
   block.multiply(m.x, rows);
   __syncthreads();
   if (x_row >= kQuad || x_row >= rows || row >= count) return;
@@ -149,10 +149,7 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
   const UpTask task(p);
   const bool works = warp < slices, exists = threadIdx.x < m.experts;
-  // Loads first, so that they are under way together.
   const uint32_t step_row_count = step_rows(step, m.domain);
-  float norm[8] = {};
-  if (works) norm_of(p.b, warp * 32 + lane, norm);
   const uint32_t tile_scales = scales_bytes(m.gate_up, kTileRows);
   UpRequests ask{maps,
                  m,
@@ -168,30 +165,24 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
     ask.choose_rows(0, task.first);
     ask.begin(works);
   }
-  const float* from = m.x + uint64_t{task.row} * m.hidden + warp * kSlice + lane * 8;
   const float* logit_at = m.logits + task.row * m.experts + threadIdx.x;
   const uint32_t rows = min(step_row_count, p.rows);
-  pin(from), pin(logit_at);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   if (task.routed && task.row >= rows) return;
-  float own[8] = {};  // of the shared expert: the first row
-  if (works) load_eight_fresh(from, own);
   if (task.routed) {
-    float squares;
     const float logit = exists ? __ldcg(logit_at) : 0.0f;
+    const RowOperand x(p.b, task.row, works);
     choose(logit, exists, m.top_k, shared.chosen);
     ask.choose_rows(min(shared.chosen.ids[task.slot], m.experts - 1), task.first);
     ask.begin(works);
     stamps.note(kAsked);
-    const Operand x = make_operand(make_normed(own, norm, squares), 1.0f);
-    if (lane == 0) shared.squares[0][warp] = squares;
-    stamps.note(kRead);
     walk_row(p, ask, x, ScalePlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   } else {
-    const QuadOperand x = make_rows_operand(shared, own, norm, from, m.hidden, works ? rows : 0);
+    const QuadOperand x = load_rows_operand(shared, p.b, works ? rows : 0);
+    stamps.note(kRead);
     walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   }
   stamps.note(kMultiplied);
@@ -306,15 +297,15 @@ uint32_t down_bytes(const Mixture& m) {
   return kWalkWarps * kDownRing * (kTileBytes + scales_bytes(m.down, kTileRows));
 }
 
-swy_status record_route(const Recording& r, const MixtureBoxes& b) {
-  const uint32_t blocks = ceil_div(b.m.experts, kTermRows) + (b.m.shared_width != 0 ? 1 : 0);
-  return launch(r, route_walk, blocks, kTermThreads, sizeof(TermMemory), b, r.list.step);
-}
-
 }  // namespace
 
 bool routes_by_terms(const Mixture& m) {
   return m.router.dtype == SWY_BF16 && (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
+}
+
+swy_status record_walk_route(const Recording& r, const MixtureBoxes& b, bool route) {
+  const uint32_t blocks = route ? ceil_div(b.m.experts, kRouteRows) + (b.m.shared_width != 0 ? 1 : 0) : 0;
+  return launch(r, route_walk, blocks + 1, kTermThreads, sizeof(TermMemory<kRouteRows>), b, blocks, r.list.step);
 }
 
 // Weights with offsets and wider groups would run, too, but no device has judged that: they stay with other kernels.
@@ -324,8 +315,7 @@ bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
          up_bytes(b.m) <= device.block_memory / 2 && down_bytes(b.m) <= device.block_memory / 2;
 }
 
-swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route) {
-  if (route) SWY_CUDA_TRY(record_route(r, b));
+swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
   const Mixture& m = b.m;
   const uint32_t groups = m.width / 64;
   Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0};
@@ -341,7 +331,7 @@ swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows,
     SWY_CUDA_TRY(map_boxes(m.shared_up, kTileRows, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(launch(r, gate_up_walk, rows * m.top_k * (m.width / kPart) + p.shared_parts, kBoxThreads, up_bytes(m),
+  SWY_CUDA_TRY(launch(r, gate_up_walk, rows * m.top_k * (m.width / kPart) + p.shared_blocks, kBoxThreads, up_bytes(m),
                       up, p, r.list.step));
   return launch(r, down_walk, m.hidden / kTileRows, kWalkThreads, down_bytes(m), down, p, r.list.step);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/slices_quad.cuh"
+#include "common/term_rows.cuh"
 #include "moe_boxes.cuh"
 #include "warp_choice.cuh"
 
@@ -10,18 +11,60 @@ namespace gpu {
 
 constexpr uint32_t kPart = 64, kSteps = kPart / kTileRows;           // columns of h of a block of gate_up
 constexpr uint32_t kUpTiles = 2 * kSteps;                            // of a warp there: of gate and of up in turn
+constexpr uint32_t kRouteRows = 8;                                   // experts of a block of route
 constexpr uint32_t kUpRing = 4, kDownRing = 2;                       // tiles of a warp's ring
 constexpr uint32_t kUpSlots = 2;                                     // steps whose scales a block of gate_up has
 constexpr uint32_t kWalkWarps = 12, kWalkThreads = 32 * kWalkWarps;  // of a block of `down`
 
 struct Walk {
   MixtureBoxes b;
-  QuadRows h;             // place row * slots + slot
-  uint32_t rows, each;    // of the bucket; warps of a row in `down`
-  uint32_t shared_parts;  // blocks of gate_up that the shared expert has
+  QuadRows h;              // place row * slots + slot
+  uint32_t rows, each;     // of the bucket; warps of a row in `down`
+  uint32_t shared_blocks;  // of gate_up
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- route
+
+// The input, by its norm, as integers. A warp has two groups of all rows, eight lanes a row.
+__device__ inline void convert_rows(const MixtureBoxes& b, const TermBlock<kRouteRows>& block, const swy_step* step,
+                                    Stamps& stamps) {
+  const Mixture& m = b.m;
+  const uint32_t row = block.lane / 8, groups = m.hidden / 64;
+  block.keep_factors(b.norm.weight, b.normed, b.norm.bias);
+  const uint32_t rows = step_rows(step, m.domain);
+  __syncthreads();
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  float v[2][8] = {}, square = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t group = 2 * block.warp + i;
+    if (row < rows && group < groups) load_eight_fresh(m.x + row * m.hidden + group * 64 + block.lane % 8 * 8, v[i]);
+  }
+  Piece piece[2];
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    const float* factors = block.memory.factors + (2 * block.warp + i) * 64 + block.lane % 8 * 8;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; ++j) square = fmaf(v[i][j], v[i][j], square), v[i][j] *= factors[j];
+    piece[i] = make_piece(v[i]);
+  }
+#pragma unroll
+  for (uint32_t d = 1; d < 8; d *= 2) square += __shfl_xor_sync(kAll, square, d);
+  if (block.lane % 8 == 0) block.memory.squares[row][block.warp] = square;
+  __syncthreads();
+  const float inverse = b.normed ? inverse_root(block.memory.squares[row], b.per_width, b.norm.eps) : 1.0f;
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i) {
+    const uint32_t group = 2 * block.warp + i;
+    piece[i].scale *= inverse;
+    if (row < rows && group < groups) put_piece(b.x, piece[i], row, groups, group);
+  }
+  stamps.end();
+}
 
 // ---- gate_up
 
@@ -29,11 +72,10 @@ constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's 
 
 struct UpShared {
   Asked arrived[kBoxWarps][kUpRing], scales_arrived[kUpSlots];
-  alignas(16) float squares[kQuad][kBoxWarps];
   alignas(16) float h[kQuad][kPart];
-  // The shared expert's: of each warp a row of activations while the operand is made, then its shares of two tiles.
-  alignas(16) uint4 words[kBoxWarps][2 * kRowsShare / 16];
-  float2 of_group[kBoxWarps][kQuad][4];                   // likewise, as in QuadMemory
+  // The shared expert's: of each warp its shares of two tiles, and what QuadMemory has of its slice.
+  alignas(16) float of_rows[kBoxWarps][2 * kRowsShare / 4];
+  float2 of_group[kBoxWarps][kQuad][4];
   alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
   Chosen chosen;
 };
@@ -45,8 +87,8 @@ struct UpTask {
 
   __device__ explicit UpTask(const Walk& p) {
     const uint32_t parts = p.b.m.width / kPart;
-    routed = blockIdx.x >= p.shared_parts;
-    const uint32_t i = routed ? blockIdx.x - p.shared_parts : blockIdx.x, pair = i / parts;
+    routed = blockIdx.x >= p.shared_blocks;
+    const uint32_t i = routed ? blockIdx.x - p.shared_blocks : blockIdx.x, pair = i / parts;
     first = i % parts * kPart;
     row = routed ? pair / p.b.m.top_k : 0;
     slot = routed ? pair % p.b.m.top_k : p.b.m.top_k;
@@ -110,35 +152,35 @@ __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
   __syncthreads();
 }
 
-// The operand of this warp's slice of all rows, `apart` elements from one to the next. v: this lane's part of the first
-// row; the others are loaded one ahead.
-__device__ inline QuadOperand make_rows_operand(UpShared& shared, float (&v)[8], const float (&norm)[8],
-                                                const float* from, uint32_t apart, uint32_t rows) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+// ---- activations: integers that the router's kernel has written
+
+// The operand of a warp's slice of one row.
+struct RowOperand {
+  uint4 words;
+  float2 of;  // of group lane % 4: a 16th of the scale, and the start of its sums
+
+  __device__ RowOperand(const MixtureBoxes& b, uint32_t row, bool works) {
+    const uint32_t lane = threadIdx.x % 32, first = row * (b.m.hidden / 64) + threadIdx.x / 32 * 4;
+    words = works ? __ldcg(b.x.words + first * 8 + lane) : make_uint4(0, 0, 0, 0);
+    of = works ? __ldcg(b.x.scales + first + lane % 4) : make_float2(0, 0);
+  }
+};
+// That of all rows: lane 8 i + j has words of row i.
+__device__ inline QuadOperand load_rows_operand(UpShared& shared, const MixtureBoxes& b, uint32_t rows) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, groups = b.m.hidden / 64, first = warp * 4;
+  const uint4* from = b.x.words + (lane / 8 * groups + first) * 8 + lane % 8;
   QuadOperand x;
 #pragma unroll
-  for (uint32_t i = 0; i < kQuad; ++i) {
-    float squares, next[8] = {};
-    if (i + 1 < rows) load_eight_fresh(from + (i + 1) * apart, next);
-    const Piece piece = make_normed(v, norm, squares);
-    shared.words[warp][lane] = piece.words;
-    if (lane == 0) shared.squares[i][warp] = squares;
-    if (lane % 8 == 0) {
-      const int sum = 16 * static_cast<int>(piece.sum);
-      shared.of_group[warp][i][lane / 8] = make_float2(piece.scale * (1.0f / 16), __int_as_float(sum));
-    }
-    __syncwarp();
-    if (lane / 8 == i) {
-#pragma unroll
-      for (uint32_t group = 0; group < 4; ++group) {
-        const uint4 w = shared.words[warp][8 * group + lane % 8];
-        x.b[group][0][0] = w.x, x.b[group][0][1] = w.y, x.b[group][1][0] = w.z, x.b[group][1][1] = w.w;
-      }
-    }
-    __syncwarp();
-#pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) v[j] = next[j];
+  for (uint32_t group = 0; group < 4; ++group) {
+    const uint4 w = lane / 8 < rows ? __ldcg(from + group * 8) : make_uint4(0, 0, 0, 0);
+    x.b[group][0][0] = w.x, x.b[group][0][1] = w.y, x.b[group][1][0] = w.z, x.b[group][1][1] = w.w;
   }
+  if (lane < 16) {
+    const float2 of = lane / 4 < rows ? __ldcg(b.x.scales + lane / 4 * groups + first + lane % 4) : make_float2(0, 0);
+    // From -128 times the sum of the integers to 16 times.
+    shared.of_group[warp][lane / 4][lane % 4] = make_float2(of.x, __int_as_float(-__float_as_int(of.y) / 8));
+  }
+  __syncwarp();
   x.of_group = shared_at(shared.of_group[warp][lane % 4]);
   pin(x.of_group);
   return x;

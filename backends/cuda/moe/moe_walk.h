@@ -10,7 +10,9 @@ namespace gpu {
 bool fits_walk(const swy_device& device, const MixtureBoxes& b);
 // Whether there is a router's kernel, too.
 bool routes_by_terms(const Mixture& m);
-// The kernels, the router's if `route`.
-swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows, bool route);
+// The router's kernel, which also fills b.x; without `route` it does only that.
+swy_status record_walk_route(const Recording& r, const MixtureBoxes& b, bool route);
+// The other two.
+swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows);
 
 }  // namespace gpu

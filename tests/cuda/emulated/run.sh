@@ -35,9 +35,8 @@ for part; do
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
-    # Not delta3_wide and delta4: linear_boxes.cuh has a shuffle with an empty mask (docs/evidence/cuda-emulated.md).
-    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta2
-      judge range/delta128; judge range/first_delta ;;
+    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta
+      judge range/first_delta ;;
     rest) judge ops/ --one-in 300 --set bytes=1 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac

@@ -79,6 +79,7 @@ void ld_shared_v4_u32(T& a, T& b, T& c, T& d, uint32_t at) {
   shared_pointer(at, 16, 16);
   load_shared(a, at), load_shared(b, at + 4), load_shared(c, at + 8), load_shared(d, at + 12);
 }
+inline void ld_shared_v4_f32(float& a, float& b, float& c, float& d, uint32_t at) { ld_shared_v4_u32(a, b, c, d, at); }
 inline void st_shared_f32(uint32_t at, float v) { std::memcpy(shared_pointer(at, 4, 4), &v, 4); }
 inline void st_shared_v4_u32(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t v[4] = {a, b, c, d};
@@ -199,6 +200,16 @@ SWY_MMA(f32_tf32_tf32_f32, tf32, 8, float)
 SWY_MMA(s32_u8_s8_s32, bytes_unsigned, 32, int)
 SWY_MMA(s32_s8_s8_s32, bytes, 32, int)
 #undef SWY_MMA
+// The same of 16 bytes: the first half of what 32 take.
+template <uint32_t M, uint32_t N, uint32_t K>
+void mma_sync_aligned_row_col_s32_u8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint32_t a0, uint32_t a1, uint32_t b,
+                                            int c0, int c1, int c2, int c3) {
+  static_assert(M == 16 && N == 8 && K == 16);
+  void* d[4] = {&d0, &d1, &d2, &d3};
+  const uint32_t halves_a[4] = {a0, a1, 0, 0}, halves_b[2] = {b, 0};
+  const int c[4] = {c0, c1, c2, c3};
+  multiply(Numbers::bytes_unsigned, d, halves_a, halves_b, c);
+}
 
 // ---- products of a warpgroup
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for: so many
+// columns has a block of the delta rule, which writes them for the output projection.
+#pragma once
+
+#include "quad_rows.cuh"
+
+namespace gpu {
+
+constexpr uint32_t kHalfGroup = 32;  // columns
+
+struct HalfRows {
+  uint2* words;    // [rows][groups of 64][8][halves]: as lane i of eight has them in quad_rows.cuh
+  float2* scales;  // [rows][groups][halves]: a 16th of the scale; the bits of 16 times the sum of the integers
+
+  // In `memory`, of at least 9/4 bytes for each of `columns` columns of so many rows.
+  __host__ __device__ static HalfRows in(void* memory, uint64_t rows, uint64_t columns) {
+    auto* words = static_cast<uint2*>(memory);
+    return {words, reinterpret_cast<float2*>(words + rows * columns / 4)};
+  }
+};
+
+// Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on. All
+// lanes of a warp call this.
+__device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_t row, uint32_t columns,
+                                uint32_t half) {
+  const uint32_t lane = threadIdx.x % 32;
+  float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
+                    fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
+  top = fmaxf(top, __shfl_xor_sync(kAll, top, 1));
+  top = fmaxf(top, __shfl_xor_sync(kAll, top, 2));
+  const float scale = scale_of_most(top);
+  const PieceBytes bytes(v, reciprocal(scale));
+  uint32_t sum = bytes.sum;
+  sum += __shfl_xor_sync(kAll, sum, 1);
+  sum += __shfl_xor_sync(kAll, sum, 2);
+  const uint64_t first = row * (columns / kHalfGroup) + half / 2 * 2;  // of the group
+  const bool low = lane >= 4;
+  if (lane < 8) {
+    to.words[first * 8 + lane * 2 + half % 2] =
+        make_uint2(low ? bytes.low_odd : bytes.high_odd, low ? bytes.low_both : bytes.high_both);
+  }
+  if (lane == 0) to.scales[first + half % 2] = make_float2(scale * (1.0f / 16), __uint_as_float(16 * sum));
+}
+
+}  // namespace gpu

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// slices.cuh for one to four rows that the kernel in front has written as integers (half_rows.cuh). A group of 64
+// columns has two scales, so each half of it has products of its own, of 32 columns (m16n8k16).
+//
+// The eight columns of the second operand are high and low bytes of kRows rows, of 4 / kRows groups: there are kRows
+// sums. Lane 4 g + t has, of sum s, row g (and g + 8) of a tile, row t / kEach of the activations, and group
+// s kEach + t % kEach.
+#pragma once
+
+#include "half_rows.cuh"
+#include "slices_pair.cuh"
+
+namespace gpu {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ inline void multiply_half_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+__device__ inline float4 shared_four(uint32_t at) {
+  float4 v;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
+
+template <uint32_t kRows>
+struct HalvesOperand {
+  static constexpr uint32_t kEach = 4 / kRows;  // groups of a sum
+  static constexpr bool kHeld = kRows == 1;     // whether lanes hold their sums' scales
+  uint32_t b[4][2][2];                          // [group][bytes as they are, low halves][half]
+  float4 of;                                    // scale and 16 times the sum of integers, of both halves
+  uint32_t of_row;                              // or where this lane finds those of its first sum in shared memory
+
+  // Takes the words of lane / 8's row, w[s] of its group of sum s.
+  __device__ void take(const uint4 (&w)[kRows]) {
+#pragma unroll
+    for (uint32_t group = 0; group < 4; ++group) {
+      const bool mine = threadIdx.x % 32 / 8 % kEach == group % kEach;
+      const uint4 v = w[group / kEach];
+      b[group][0][0] = mine ? v.x : 0, b[group][1][0] = mine ? v.y : 0;
+      b[group][0][1] = mine ? v.z : 0, b[group][1][1] = mine ? v.w : 0;
+    }
+  }
+};
+
+// One tile times a slice of all rows; the arguments are those of multiply_pair.
+template <uint32_t kRows>
+__device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
+                                       uint32_t tile, const HalvesOperand<kRows>& x) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu, kEach = HalvesOperand<kRows>::kEach;
+  float v[2] = {};
+#pragma unroll
+  for (uint32_t s = 0; s < kRows; ++s) {
+    const float4 of = HalvesOperand<kRows>::kHeld ? x.of : shared_four(x.of_row + 16 * kEach * s);
+    const int sums[2] = {__float_as_int(of.y), __float_as_int(of.w)};
+    int c[2][4] = {};
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      if (places.offsets == 0) c[half][1] = -8 * sums[half], c[half][3] = -8 * sums[half];
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) {
+      const uint32_t group = s * kEach + i;
+      uint32_t a[4];
+      read_rows(at + (in_box ^ (32 * group)), a);
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        multiply_half_bytes(c[half], a[2 * half], a[2 * half + 1], x.b[group][0][half]);
+        multiply_half_bytes(c[half], a[2 * half] & kLow, a[2 * half + 1] & kLow, x.b[group][1][half]);
+      }
+    }
+    const uint32_t from = places.at + tile * places.next + 2 * ((s * kEach + threadIdx.x % kEach) >> places.shift);
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) {
+      const float first = static_cast<float>(c[0][2 * j] * 256 + c[0][2 * j + 1]);
+      const float second = static_cast<float>(c[1][2 * j] * 256 + c[1][2 * j + 1]);
+      v[j] = fmaf(fmaf(first, of.x, second * of.z), shared_half(from + j * places.eight), v[j]);
+      if (places.offsets != 0) {
+        const float all = fmaf(static_cast<float>(sums[0]), of.x, static_cast<float>(sums[1]) * of.z);
+        v[j] = fmaf(all, shared_half(from + j * places.eight + places.offsets), v[j]);
+      }
+    }
+  }
+  __syncwarp();  // every lane has read the tile
+  put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
+}
+
+#endif
+
+}  // namespace gpu
