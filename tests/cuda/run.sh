@@ -17,8 +17,6 @@ for kernel in split rows; do  # those that support keys and values in fp32
   run "ops_kv_fp32_$kernel" "${judge[@]}" --suite ops --set kv_bf16=0 --filter "ops/attention.$kernel/"
   tail -1 "$work/ops_kv_fp32_$kernel"
 done
-run ops_bytes "${judge[@]}" --suite ops --set bytes=1 --filter .bytes/  # off unless asked for
-tail -1 "$work/ops_bytes"
 check_rules
 # The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LINEAR, LINEAR_ADD, RMS_NORM_LINEAR.
+#include <algorithm>
+#include <cmath>
+
 #include "plugins_api/check/cases.h"
 
 namespace switchyard::check {
@@ -13,13 +16,25 @@ struct Product {
   bool uneven = false;
   float eps = 1e-6f, bias = 1;  // RMS_NORM_LINEAR
   bool biased = false;          // the second revision
+  bool loud = false;            // a row's elements are far larger in some 256 columns than in others
 };
 
 std::string label(swy_op_id op, const Product& p) {
   std::string s =
       op_name(op) + "." + p.encoding.name() + ".rows" + std::to_string(p.rows) + ".in" + std::to_string(p.in) + ".out";
   for (const uint64_t o : p.outs) s.append("_").append(std::to_string(o));
-  return s + (p.uneven ? ".uneven" : "") + (p.biased ? ".biased" : "");
+  return s + (p.uneven ? ".uneven" : "") + (p.biased ? ".biased" : "") + (p.loud ? ".loud" : "");
+}
+
+// Multiplies 256 columns of each row by up to 2^8, here and there.
+void make_loud(Case& c, uint64_t width) {
+  for (Step& s : c.steps) {
+    std::vector<float>& x = s.inputs[0].floats;
+    for (uint64_t row = 0; row * width < x.size(); ++row) {
+      const uint64_t columns = (width + 255) / 256, first = row * 5 % columns * 256;
+      for (uint64_t i = first; i < std::min(first + 256, width); ++i) x[row * width + i] *= std::exp2f(row % 9);
+    }
+  }
 }
 
 Case product(swy_op_id op, const Product& p, Random& random) {
@@ -37,6 +52,7 @@ Case product(swy_op_id op, const Product& p, Random& random) {
   for (const uint64_t o : p.outs) b.output(o);
   Case c = b.done(p.rows > 2 ? 3 : 0);
   if (p.uneven) make_uneven(c);
+  if (p.loud) make_loud(c, p.in);
   return c;
 }
 
@@ -120,6 +136,12 @@ void odd_cases(std::vector<CaseSpec>& out) {
   put(out, {300, 832, {264, 48}, {SWY_I4, 64}}, false);
   put(out, {257, 1088, {512}, {SWY_I4, 0}}, false);
   put(out, {257, 2304, {40}, {SWY_I4, 128}}, true);
+  Product loud{300, 832, {264, 48}, {SWY_I4, 64}};
+  loud.loud = true;
+  put(out, loud, false);
+  for (const uint64_t in : {2048u, 4096u}) put(out, {513, in, {520}, {SWY_I4, 64}}, true);
+  loud.in = 4096;
+  put(out, loud, true);
 }
 
 void biased_cases(std::vector<CaseSpec>& out) {

@@ -469,6 +469,11 @@ void moe_cases(std::vector<CaseSpec>& out) {
     spans.router = SWY_BF16;
     put(out, spans, false, {SWY_OP_MOE_ADD});
   }
+  // More than 128 rows an expert.
+  put(out, {260, 3, 2, 576, 192, 128, {SWY_I4, 64}}, false, {SWY_OP_MOE});
+  put(out, {260, 3, 2, 320, 64, 64, {SWY_I4, 0}}, false, {SWY_OP_MOE_ADD});
+  put(out, {290, 4, 2, 832, 192, 192, {SWY_I4, 64}}, true);
+  put(out, {260, 4, 2, 512, 512, 512, {SWY_I4, 64}}, true);  // rows of eight scales
   // Groups of half a piece of 16 bytes, and of a whole one.
   for (const Encoding& e : {Encoding{SWY_I4, 16}, Encoding{SWY_I8, 16}}) {
     for (const uint32_t rows : {1u, 5u, 70u}) put(out, {rows, 16, 4, 256, 64, 64, e}, false);

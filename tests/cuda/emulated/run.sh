@@ -31,13 +31,13 @@ for part; do
       judge ops/linear.strips/ ;;
     few) judge ops/linear.few/; judge ops/rms_norm_linear.few/ ;;
     moe) judge ops/moe.boxes/; judge ops/moe_add.boxes/moe_add.i4.g64.rows4 ;;
-    bytes) judge ops/linear.bytes/ --set bytes=1; judge ops/moe.bytes/ --set bytes=1 --one-in 3 ;;
+    bytes) judge ops/linear.bytes/; judge ops/moe.bytes/ --one-in 3 ;;
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta
       judge range/first_delta ;;
-    rest) judge ops/ --one-in 300 --set bytes=1 ;;
+    rest) judge ops/ --one-in 300 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac
 done
