@@ -2,6 +2,7 @@
 #include "core/engine/step_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/plugin/call.h"
 
@@ -55,8 +56,18 @@ Status StepRunner::allocate() {
   SWY_LET(const Plan plan,
           s_.planner->plan(bucket_of({.sample_rows = 1, .context = 1}, s_.pool, s_.max_rows), results));
   head_device_ = plan.nodes.back().device;
-  const PlanDevice& device = devices[head_device_];
-  if (!can_run_ahead(devices, s_.head)) return {};
+  return can_run_ahead(devices, s_.head) ? make_timeline() : Status();
+}
+
+Status StepRunner::make_timeline() {
+  const PlanDevice& device = s_.planner->devices()[head_device_];
+  runs_ahead_ = false;
+  if (timeline_ != nullptr) {
+    drain();  // nothing is still going to write to it
+    device.api->timeline_free(device.handle, std::exchange(timeline_, nullptr));
+  }
+  timeline_value_ = ids_.at = with_.at = 0;
+  for (const auto& f : flights_) f->reached = 0;
   PluginError e;
   SWY_TRY(
       e.status(device.api->timeline_create(device.handle, &timeline_, e.get()), device.name + ": creating a timeline"));
@@ -277,7 +288,10 @@ Status StepRunner::wait_for(uint64_t value, const char* entry) {
   const PluginTime inside(watch_.counts, true);
   const Stretch stretch(watch_.observer, "wait");
   const auto wait = [&](swy_error* x) { return device.api->timeline_wait(timeline_, value, UINT64_MAX, x); };
-  return e.status(call_plugin(device, entry, e.get(), wait), device.name, "waiting for a step");
+  const swy_status result = call_plugin(device, entry, e.get(), wait);
+  const Status waited = e.status(result, device.name, "waiting for a step");
+  if (result == SWY_CANCELLED) SWY_TRY(make_timeline());  // the old one has failed for good; later steps need one
+  return waited;
 }
 
 Status StepRunner::read_ids(uint32_t first, uint32_t count) {

@@ -178,6 +178,8 @@ class StepRunner {
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status wait_for(uint64_t value, const char* entry);
+  // A new timeline, in place of one that has failed. Ends what the old one would have announced.
+  Status make_timeline();
   Status write_step(uint64_t at, std::span<const std::byte> block);
   Status fetch(Flight& flight);
   Status submit(std::span<const StepSequence> sequences, uint32_t wants, bool reads,

@@ -300,6 +300,28 @@ TEST_F(Ahead, ARefusedListIsWaitedFor) {
   }
 }
 
+// A wait that the backend cancelled (swy.cancel/1) ends the requests; its timeline has failed, but the model goes on.
+TEST_F(Ahead, ACancelledWaitEndsTheRequestsAlone) {
+  const Request r = request_of(random_ids(random_, 40, 4096), {.seed = 3}, 8);
+  const Drawn expected = draw_alone(*sync_.model, r, SamplingPath::fused);
+  start(1, "500");
+  {
+    auto session = model().session();
+    Batch batch(model());
+    report().cancel = true;
+    const auto id = batch.add(**session, request_of(r.prompt, r.sampling, r.max_tokens));
+    const Status cancelled = batch.run(*id);
+    EXPECT_EQ(cancelled.code(), Code::cancelled) << cancelled.message();
+    EXPECT_EQ(batch.take(*id)->stopped, StopReason::failed);
+    (*session)->reset();
+    Drawn drawn;
+    const auto again = batch.add(**session, request_of(r.prompt, r.sampling, r.max_tokens, &drawn));
+    ASSERT_TRUE(batch.run(*again).ok());
+    EXPECT_TRUE(drawn == expected);
+  }
+  expect_nothing_left();
+}
+
 TEST_F(Ahead, ModelsWaitForTheirDevicesBeforeTheyGo) {
   start(1);
   LateReport& r = report();

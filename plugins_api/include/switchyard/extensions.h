@@ -182,7 +182,8 @@ typedef struct swy_profile {
 SWY_SIZE(swy_profile, 40);
 
 /* swy.cancel/1 (plugin): asks the submissions in flight to end early; their timelines, and blocking calls that wait for
- * them, then fail with SWY_CANCELLED. The host calls it when the user stops a program that waits for the device. */
+ * them, then fail with SWY_CANCELLED. A device that cannot stop may end the waits for its timelines alone, and compute
+ * on. The host calls it when the user stops a program that waits for the device. */
 #define SWY_EXT_CANCEL "swy.cancel/1"
 typedef struct swy_cancel {
   uint32_t struct_size;
