@@ -2,8 +2,10 @@
 // The multi-token prediction layer on a device that works in its own time, and draws its guesses: the same guesses as
 // on a synchronous one, also where what the layer has begun to read ahead is of no use.
 #include <algorithm>
+#include <cstring>
 
 #include "core/engine/mtp_drafter.h"
+#include "core/engine/prepare.h"
 #include "tests/engine/fixture.h"
 #include "tests/support/drafted.h"
 
@@ -92,6 +94,33 @@ TEST(Mtp, ARefusedListOfADeviceThatRunsBehind) {
       if (!again) session->reset();
     }
   }
+}
+
+struct PlansMade final : StepObserver {
+  uint64_t made = 0;
+  void stretch(const char* what, uint64_t, uint64_t) override { made += std::strcmp(what, "plan and record") == 0; }
+  void submitting(const Plan&, const PlanSegment&) override {}
+  void submitted(const Plan&, const PlanSegment&, uint64_t, uint64_t) override {}
+  void stepped() override {}
+};
+
+// Whether the device draws the guesses or the host, the layer's lists are made in advance.
+TEST(Mtp, NothingIsPlannedForGuesses) {
+  const TestModel late = make_model(kDemo, "late", with_layer(drafting(1)), SWITCHYARD_FIXTURES);
+  ASSERT_NE(late.model, nullptr);
+  const Status prepared = prepare_decoding(*late.model, {});
+  ASSERT_TRUE(prepared.ok()) << prepared.message();
+  PlansMade plans;
+  late.model->mtp()->observe(&plans);
+  for (const SamplingPath path : {SamplingPath::fused, SamplingPath::logits}) {
+    Request r = request_of(kShortPrompt, {.seed = 3}, 10);
+    r.path = path;
+    auto session = *late.model->session();
+    const Drafted d = run_drafted(*session, r, std::make_shared<MtpDrafter>(*session, 2));
+    EXPECT_GT(d.outcome.drafts.all_drafted(), 4u) << path_name(path);
+    EXPECT_EQ(plans.made, 0u) << path_name(path);
+  }
+  late.model->mtp()->observe(nullptr);
 }
 
 // What the layer has begun to read ahead is read again then.
