@@ -170,6 +170,7 @@ class Batch {
   StopReason drew(Running& r, const Draw& draw, uint32_t position);
   void finish_part(const FlightPart& part, const StepOutput& out);
   void keep_rows(Running& r, const FlightPart& part, uint32_t accepted);
+  Status read_hidden(const Flight& flight);
   Status give_hidden(Running& r, const FlightPart& part, uint32_t stand);
   void drop_what_cannot_pay(Request& request) const;
   void stop_following(Running& r) const;
@@ -194,7 +195,7 @@ class Batch {
   uint64_t following_ns_ = 0;                        // that giving hidden rows took
   uint32_t asked_drafts_ = 0, computed_drafts_ = 0;  // that it was asked for, and that came of it
   std::vector<Acceptance*> faded_;                   // of all sequences, in the step that is being planned
-  std::vector<float> hidden_;                        // rows of a sequence
+  std::vector<float> hidden_;                        // rows of a step
   bool hidden_there_ = false;                        // those of the step under way come with its tokens
   std::vector<uint32_t> free_entries_;               // of the devices' token buffers, which have more for drafts
   uint32_t next_draw_ = 0;                           // of these, in the step being submitted

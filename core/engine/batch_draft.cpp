@@ -287,20 +287,28 @@ void Batch::keep_rows(Running& r, const FlightPart& part, uint32_t accepted) {
   r.session.commit(stand);
 }
 
+// All hidden rows of a step that has ended, if they are not there yet: a drafter that gets those of one part may use
+// their memory on the device.
+Status Batch::read_hidden(const Flight& flight) {
+  const auto wants = [](const FlightPart& p) { return p.request != nullptr && p.request->wants_hidden(); };
+  if (hidden_there_ || std::none_of(flight.parts.begin(), flight.parts.end(), wants)) return {};
+  const uint64_t begin = Os::real().now_ns();
+  hidden_.resize(size_t{flight.rows} * model_.hidden_width());
+  SWY_TRY(model_.read_hidden(0, hidden_));
+  following_ns_ += Os::real().now_ns() - begin;
+  return {};
+}
+
 // The hidden rows of a part that stand, for the drafters that want them.
 Status Batch::give_hidden(Running& r, const FlightPart& part, uint32_t stand) {
   if (!r.wants_hidden()) return {};
   const uint64_t begin = Os::real().now_ns();
   const size_t width = model_.hidden_width();
-  std::span<const float> rows;
+  std::span<const float> rows = hidden_;
   if (hidden_there_) {
     SWY_LET(rows, model_.hidden_of_last());
-    rows = rows.subspan(part.first_row * width, stand * width);
-  } else {
-    hidden_.resize(stand * width);
-    SWY_TRY(model_.read_hidden(part.first_row, hidden_));
-    rows = hidden_;
   }
+  rows = rows.subspan(part.first_row * width, stand * width);
   for (const auto& d : r.request.drafters) {
     if (d->wants_hidden()) SWY_TRY(d->saw_hidden(part.position, part.ids.first(stand), rows));
   }

@@ -140,7 +140,7 @@ void Batch::choose_draws(Flight& flight) {
     p.logit_row = flight.logit_rows;
     flight.logit_rows += 1 + p.drafts;
     ++r.due;
-    if (p.drafts > 0) r.counts_there = false;  // what the host draws is not counted on the device
+    if (p.drafts > 0) r.counts_there = false;  // the device counts no draws of a step with drafts
     flight.wants |= want_of(p.path, r.sampler.top_logprobs() > 0);
     if (p.path == SamplingPath::logits) continue;
     p.sample_row = flight.sample_rows;
@@ -158,7 +158,7 @@ Status Batch::prepare_sample(Running& r, const StepSequence& s) {
     SampleRow& row = r.sampled[i];
     row.sampler = &r.sampler;
     row.position = s.position + s.tokens.size() - behind + i;
-    row.token_entry = i == 0 ? r.entry : model_.max_sessions() + next_draw_++;
+    row.token_entry = i == 0 ? r.entry : model_.runner().draw_entries() + next_draw_++;
     row.mask = r.mask.empty() ? nullptr : r.mask.data();
   }
   if (r.sampler.counts().empty()) return {};
@@ -206,6 +206,8 @@ Status Batch::submit(Flight& flight) {
     SWY_LET(hidden_there_, model_.read_hidden_with_next(flight.rows));
   }
   SWY_TRY(model_.runner().submit(sequences_, flight.wants, [&] { return fill_masks(flight); }));
+  flights_.push_back(&flight);  // to be collected, whatever fails from here on
+  std::erase(idle_, &flight);
   ++steps_;
   if (guesses_ > 0 && flight.parts.size() == 1 && model_.runner().runs_ahead()) SWY_TRY(read_ahead(flight.parts[0]));
   for (const FlightPart& p : flight.parts) {
@@ -272,6 +274,7 @@ Status Batch::finish_step() {
   idle_.push_back(&flight);
   SWY_TRY(learn_guesses(flight));
   SWY_LET(const StepOutput out, model_.runner().collect());
+  SWY_TRY(read_hidden(flight));
   for (const FlightPart& p : flight.parts) {
     if (p.request == nullptr || p.request->outcome.stopped != StopReason::none) continue;
     if (p.drafts == 0) {
@@ -297,11 +300,8 @@ Result<bool> Batch::step() {
       flight.clear();
       SWY_TRY(plan_step(flight));
     }
-    if (flight.parts.empty()) return {};
-    SWY_TRY(submit(flight));
-    flights_.push_back(&flight);
-    idle_.pop_back();
-    return {};
+    if (flight.parts.empty()) return learn_guesses(flight);  // which no step verifies: waits for them
+    return submit(flight);
   };
   if (model_.runner().in_flight() > flights_.size()) {
     return error(Code::usage, "another batch of this model is running a step; finish its requests first");

@@ -278,7 +278,7 @@ StepCounts Model::largest_step() const {
 
 // It runs one sequence at a time.
 StepCounts Model::largest_layer_step() const {
-  return {.rows = chunk_, .seqs = 1, .logit_rows = 1, .context = context_};
+  return {.rows = chunk_, .seqs = 1, .logit_rows = 1, .sample_rows = mtp_->draws() ? 1u : 0u, .context = context_};
 }
 
 // As many pages as the budget allows, once every session has its slots.

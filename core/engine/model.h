@@ -120,7 +120,7 @@ class Model {
   // [rows, width].
   uint32_t hidden_width() const { return hidden_width_; }
   Status read_hidden(uint32_t first, std::span<float> rows) const;
-  // The first rows of the next step, as StepRunner::read_with_next; and these.
+  // Has the next step's first rows read as it is submitted, and waits for them: StepRunner::read_with_next, read_with.
   Result<bool> read_hidden_with_next(uint32_t rows);
   Result<std::span<const float>> hidden_of_last();
   // What it owns: the weights on its devices, the memory of the sessions' states, and what runs steps.

@@ -66,7 +66,7 @@ const Function* MtpLayer::of(const Program& program) {
 
 bool MtpLayer::can_draw(const Program& program) {
   const IdRanges& list = program.mtp_shortlist;
-  return list.empty() || (list.ranges()[0].first == 0 && list.ranges()[0].count >= list.count() / 2);
+  return list.empty() || (list.ranges()[0].first == 0 && list.ranges()[0].count >= list.count() - list.count() / 16);
 }
 
 MtpLayer::Made MtpLayer::add_draws(Graph& g, const DeviceSampling& device) {
@@ -104,11 +104,13 @@ Status MtpLayer::make_rows(StepRunner::Setup& setup, uint32_t hidden) {
 }
 
 Status MtpLayer::prepare(std::span<const StepCounts> steps, bool drawn, const StepRunner::Progress& progress) {
-  SWY_TRY(runner_->prepare(steps, drawn && draws() ? kWantTokens : kWantLogits, progress));
-  if (!drawn || !draws()) return {};
-  std::vector<StepCounts> few(steps.begin(), steps.end());
-  std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
-  return runner_->prepare(few, kWantTokens, progress, HeadLists::apart);
+  if (drawn && draws()) {
+    SWY_TRY(runner_->prepare(steps, kWantTokens, progress));
+    std::vector<StepCounts> few(steps.begin(), steps.end());
+    std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
+    SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::apart));
+  }
+  return runner_->prepare(steps, kWantLogits, progress);  // some requests have their guesses drawn by the host
 }
 
 Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest) {
@@ -119,9 +121,7 @@ Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest)
   setup.draws = 0;
   if (draws()) {
     const uint64_t row = uint64_t{hidden_} * sizeof(float);
-    setup.bound = {{planner_.graph().inputs[0], 0, &rows_, rows_.bytes()},
-                   {row_value_, 0, &rows_, rows_.bytes()},
-                   {made_.last_row, 0, &rows_, row}};
+    setup.bound = {{planner_.graph().inputs[0], 0, &rows_, rows_.bytes()}, {made_.last_row, 0, &rows_, row}};
     setup.last_row = made_.last_row, setup.row = row_value_;
     setup.in_flight = kMostGuesses + 2;  // and a body
   }

@@ -38,8 +38,8 @@ class MtpLayer {
     uint32_t last_row = kNoValue, row = kNoValue;  // the last of the layer's own rows, and all of them
   };
   static Made add_draws(Graph& graph, const DeviceSampling& device);
-  // Whether a device's guesses would be drawn with the tokens' own noise: most ids have their own place in the layer's
-  // logits.
+  // Whether a device's guesses would be drawn with the tokens' own noise: 15 of 16 ids or more have their own place in
+  // the layer's logits.
   static bool can_draw(const Program& program);
 
   // `program` outlives it; the planner's graph is of its layer.
@@ -54,7 +54,7 @@ class MtpLayer {
   Status make_rows(StepRunner::Setup& setup, uint32_t hidden);
   uint64_t rows_bytes(uint32_t rows) const { return draws() ? uint64_t{rows} * hidden_ * sizeof(float) : 0; }
   Status make_runner(StepRunner::Setup setup, const StepCounts& largest);
-  // Makes the lists of these steps in advance; `drawn`: for guesses that a device draws, if it can. Errors: as
+  // Makes the lists of these steps in advance; `drawn`: also for guesses that a device draws, if it can. Errors: as
   // StepRunner::prepare.
   Status prepare(std::span<const StepCounts> steps, bool drawn, const StepRunner::Progress& progress);
 
@@ -81,7 +81,7 @@ class MtpLayer {
   Status read_row(std::span<float> to) const;
 
   void observe(StepObserver* observer) { runner_->observe(observer); }
-  void forget_lists() { runner_->forget_lists(); }
+  void forget_lists() { ahead_ = 0, runner_->forget_lists(); }
 
  private:
   static StepSequence sequence_of(const Rows& rows);
@@ -89,7 +89,7 @@ class MtpLayer {
 
   Planner planner_;
   Made made_;
-  DeviceBuffer rows_;  // where it draws: its input, then its own rows; the first is the last one's at the end
+  DeviceBuffer rows_;  // where it draws: its input; at the end the first is its own last row
   // What is being written there, for so many sequences of a step.
   std::array<std::vector<float>, kMostGuesses> inputs_;
   size_t next_input_ = 0;

@@ -78,7 +78,8 @@ Status prepare_drafts(Model& model, const SamplingParams& sampling, uint32_t wan
   SWY_TRY(model.runner().prepare(draft_steps(model.max_sessions(), model.drafts(), model.context()), wants, progress));
   MtpLayer* const layer = model.mtp();
   if (layer == nullptr) return {};
-  return layer->prepare(layer_steps(layer->max_rows(), model.context()), wants != kWantLogits, progress);
+  const bool drawn = (wants & (kWantTokens | kWantTop)) != 0;
+  return layer->prepare(layer_steps(layer->max_rows(), model.context()), drawn, progress);
 }
 
 }  // namespace

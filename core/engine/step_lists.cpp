@@ -55,7 +55,8 @@ void StepRunner::make_room_for_lists() {
   executables_.erase(oldest);
 }
 
-// Lists of decoding steps accept no other steps. A step that wants nothing has no row for a head, so any head is fine.
+// Lists of decoding steps accept no other steps, and several draws of a sequence need lists made for them. A step that
+// wants nothing has no row for a head, so any head is fine.
 Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLists head) const {
   for (const auto& [key, made] : executables_) {
     if (!made.prepared) continue;
@@ -63,6 +64,7 @@ Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLi
     const swy_bucket& room = made.run->plan().bucket;
     const bool decodes = (room.flags & SWY_BUCKET_DECODE) != 0;
     if (decodes && (b.flags & SWY_BUCKET_DECODE) == 0) continue;
+    if ((b.flags & SWY_BUCKET_DRAFTS) != 0 && (room.flags & SWY_BUCKET_DRAFTS) == 0) continue;
     const bool fits = b.rows <= room.rows && b.seqs <= room.seqs && b.logit_rows <= room.logit_rows &&
                       b.sample_rows <= room.sample_rows && b.context <= room.context;
     if (fits) return made.run.get();
@@ -125,7 +127,11 @@ Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, std::vector<Re
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
-  return Executable::record(std::move(plan), devices, inputs_of(steps_, arenas_), watch_.observer, &refused);
+  ExecutableInputs inputs = inputs_of(steps_, arenas_);
+  for (BoundValue& b : inputs.bound) {  // the only row is the last one
+    if (plan.bucket.rows == 1 && b.value == s_.last_row) b.value = s_.row;
+  }
+  return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer, &refused);
 }
 
 ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,

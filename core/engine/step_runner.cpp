@@ -127,11 +127,19 @@ Status StepRunner::submit_part(const StepSequence& sequence, Executable* run, bo
   if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
   Flight& f = *flights_[submitted_ % s_.in_flight];
   f.run = run;
-  SWY_LET(const auto block, f.builder.build({&sequence, 1}, submitted_ + 1));
-  SWY_TRY(write_step(0, block));
-  SWY_TRY(run->submit(head, watch_));
-  ++submitted_, ++collected_;
-  return {};
+  const auto submit = [&]() -> Status {
+    SWY_LET(const auto block, f.builder.build({&sequence, 1}, submitted_ + 1));
+    SWY_TRY(write_step(0, block));
+    return run->submit(head, watch_);
+  };
+  Status submitted = submit();
+  if (submitted.ok()) {
+    ++submitted_, ++collected_;
+  } else {
+    drain();  // as in `submit`
+    body_ = nullptr;
+  }
+  return submitted;
 }
 
 Status StepRunner::submit_body(const StepSequence& sequence) {

@@ -50,7 +50,7 @@ class StepRunner {
     uint32_t draws = 0;          // rows of a step that a device samples, besides one a sequence
     size_t in_flight = kInFlight;
     std::vector<BoundValue> bound = {};
-    uint32_t last_row = kNoValue, row = kNoValue;  // lists of one row make the latter, if the former is a result
+    uint32_t last_row = kNoValue, row = kNoValue;  // lists of one row make the latter in the former's place
     std::shared_ptr<const std::vector<DeviceBuffer>> tokens_of = {};  // another runner's; NULL: it has its own
   };
   static Result<std::unique_ptr<StepRunner>> create(const Setup& setup);
@@ -97,7 +97,7 @@ class StepRunner {
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
-  // internal, with kInFlight steps in flight.
+  // internal, with Setup::in_flight steps under way.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
@@ -112,7 +112,7 @@ class StepRunner {
   // those of planning and of the devices.
   Status settle(const StepSequence& sequence);
 
-  // Waits for the oldest step under way. Its output is valid until kInFlight more were submitted.
+  // Waits for the oldest step under way. Its output is valid until Setup::in_flight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
   uint64_t submitted() const { return submitted_; }  // steps so far

@@ -278,6 +278,23 @@ TEST_F(Guessing, DoesNotDependOnOtherRequests) {
   expect_same_guesses(made[1], fresh_, 10, "among others");
 }
 
+// The layer reads one sequence's rows, of more than 256 positions, as soon as a step of both has ended.
+TEST_F(Guessing, DoesNotDependOnWhenOthersAreRead) {
+  session_.reset();
+  auto first = *t_.model->session(), second = *t_.model->session();
+  Batch batch(*t_.model);
+  GuessesMade made;
+  Request other = request_of(random_ids(random_, 255, t_.model->vocab()), {.temperature = 0.7f, .seed = 6}, 30);
+  other.drafters = {std::make_shared<LimitedDrafter>(std::make_shared<MtpDrafter>(*first), 0)};
+  Request r = request_of(prompt_, {.temperature = 0.7f, .seed = 5}, 30);
+  r.drafters = {noted(*second, made, 1, 2)};
+  other.draft_always = r.draft_always = true;
+  ASSERT_TRUE(batch.add(*first, std::move(other)).ok() && batch.add(*second, std::move(r)).ok());
+  run_all(batch);
+  EXPECT_LT(first->trail().waiting(), 256u);
+  expect_same_guesses(made, fresh_, 10, "beside one with many rows");
+}
+
 // Two that begin with the same whole page read its last position with different tokens after it.
 TEST_F(Guessing, DoesNotDependOnOthersWithTheSamePrefix) {
   cuts_ = {64};
@@ -326,61 +343,6 @@ TEST_F(Guessing, EndsWithTheRowsOfTheTokens) {
   ASSERT_TRUE(session_->restore(*bytes).ok());
   EXPECT_FALSE(session_->may_draft());
   EXPECT_FALSE(session_->can_draft());
-}
-
-// On a device that works in its own time, nothing waits between the layer's guesses and the step that verifies them.
-TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
-  const ModelOptions options = with_layer(drafting(2));
-  const TestModel sync = make_model(kDemo, "reference", options), without = make_model(kDemo, "reference", drafting(2)),
-                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
-  ASSERT_TRUE(without.model != nullptr && sync.model != nullptr && late.model != nullptr &&
-              late.model->mtp() != nullptr);
-  ASSERT_TRUE(late.model->mtp()->draws());
-  uint64_t accepted = 0;
-  for (const float temperature : {0.0f, 0.7f}) {
-    const Request r = request_of(kShortPrompt, {.temperature = temperature, .seed = 3}, 20);
-    auto here = *sync.model->session(), there = *late.model->session(), plain = *without.model->session();
-    const Drafted a = run_drafted(*here, r, std::make_shared<MtpDrafter>(*here)),
-                  b = run_drafted(*there, r, std::make_shared<MtpDrafter>(*there)), c = run_drafted(*plain, r, nullptr);
-    EXPECT_TRUE(a.drawn == b.drawn && b.drawn == c.drawn) << temperature;
-    const auto trunk = [&](const Drafted& d) { return trunk_of(d.states, c.states.size()); };
-    EXPECT_TRUE(trunk(a) == trunk(c) && trunk(b) == trunk(c)) << temperature;
-    EXPECT_EQ(a.outcome.drafts.drafted, b.outcome.drafts.drafted) << temperature;
-    EXPECT_EQ(a.outcome.drafts.accepted, b.outcome.drafts.accepted) << temperature;
-    accepted += b.outcome.drafts.all_accepted();
-  }
-  EXPECT_GT(accepted, 0u);
-}
-
-// Where another sequence's rows come between the layer's reading ahead and its guess, it reads again.
-TEST(Mtp, GuessesBesideOthersOfADeviceThatRunsBehind) {
-  const ModelOptions options = with_layer(drafting(2));
-  const auto run = [&](const TestModel& t) {
-    Batch batch(*t.model);
-    std::vector<std::unique_ptr<Session>> sessions;
-    std::vector<Batch::Id> ids;
-    for (uint64_t i = 0; i < 2; ++i) {
-      sessions.push_back(*t.model->session());
-      Request r = request_of(kShortPrompt, {.temperature = 0.5f, .seed = i}, i == 0 ? 30 : 12);
-      r.drafters = {std::make_shared<MtpDrafter>(*sessions.back(), 2)};
-      r.draft_always = true;
-      ids.push_back(*batch.add(*sessions.back(), std::move(r)));
-      for (int step = 0; step < 4; ++step) EXPECT_TRUE(batch.step().ok());
-    }
-    run_all(batch);
-    std::vector<std::pair<std::vector<int32_t>, DraftCounts>> found;
-    for (const Batch::Id id : ids) found.emplace_back(batch.outcome(id)->ids, batch.outcome(id)->drafts);
-    return found;
-  };
-  const TestModel sync = make_model(kDemo, "reference", options),
-                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
-  ASSERT_TRUE(sync.model != nullptr && late.model != nullptr);
-  const auto expected = run(sync), found = run(late);
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(found[i].first, expected[i].first) << i;
-    EXPECT_EQ(found[i].second.drafted, expected[i].second.drafted) << i;
-    EXPECT_EQ(found[i].second.accepted, expected[i].second.accepted) << i;
-  }
 }
 
 // The last position is read again where another token came after it than the one it was read with.

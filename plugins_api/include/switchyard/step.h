@@ -18,9 +18,9 @@
  * a sequence follow one another in `sample_at`, with rising positions and logit rows; sequences come in their order in
  * the step. Row r's draft is the token that row r + 1 of the sequence was given. A row stands if every draw of the
  * sequence's rows before it gave that row's draft. Each slot draws with the noise of its own position, whether its row
- * stands or not. Each has an entry of its own in the token buffer. Counts of such slots, Reserved: no host calls it yet:
- * a slot reads the counts that the slot before it wrote (both name the same counts slots), and draws of rows that do not
- * stand are not counted.
+ * stands or not. Each has an entry of its own in the token buffer. Reserved, no host calls it yet: counts of such
+ * slots. A slot reads the counts that the slot before it wrote (both name the same counts slots), and draws of rows
+ * that do not stand are not counted.
  *
  * Pending rows. An operation with a `pending` state (ops.h, GATED_DELTA r2) can leave rows pending until it is known
  * how many of them stand. seq_kept_at has a word per sequence:
