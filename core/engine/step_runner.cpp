@@ -297,7 +297,7 @@ Status StepRunner::wait_for(uint64_t value, const char* entry) {
   const Stretch stretch(watch_.observer, "wait");
   const auto wait = [&](swy_error* x) { return device.api->timeline_wait(timeline_, value, UINT64_MAX, x); };
   const swy_status result = call_plugin(device, entry, e.get(), wait);
-  const Status waited = e.status(result, device.name, "waiting for a step");
+  Status waited = e.status(result, device.name, "waiting for a step");
   if (result == SWY_CANCELLED) SWY_TRY(make_timeline());  // the old one has failed for good; later steps need one
   return waited;
 }

@@ -203,7 +203,7 @@ std::string cancels(const Kit& kit) {
     const swy_submit next = submission(nullptr, &after);
     buffer.write(0, contents().front().data(), kBytes, &next);
     later.wait(1);
-    const std::string problem = expect(buffer, contents().front(), "the first write after swy.cancel/1");
+    std::string problem = expect(buffer, contents().front(), "the first write after swy.cancel/1");
     if (!problem.empty()) return problem;
   }
   return "";
