@@ -12,6 +12,14 @@
 namespace switchyard {
 namespace {
 
+// The request again, with two guesses of the session's layer in every step.
+Request guessing(const Request& r, Session& session, Drawn* drawn) {
+  Request as = request_of(r.prompt, r.sampling, r.max_tokens, drawn);
+  as.drafters = {std::make_shared<MtpDrafter>(session, 2)};
+  as.draft_always = true;
+  return as;
+}
+
 // On a device that works in its own time, nothing waits between the layer's guesses and the step that verifies them.
 TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
   const ModelOptions options = with_layer(drafting(2));
@@ -83,10 +91,7 @@ TEST(Mtp, ARefusedListOfADeviceThatRunsBehind) {
     for (const bool again : {false, true}) {
       Batch batch(*late.model);
       Drawn drawn;
-      Request as = request_of(r.prompt, r.sampling, r.max_tokens, &drawn);
-      as.drafters = {std::make_shared<MtpDrafter>(*session, 2)};
-      as.draft_always = true;
-      const auto id = batch.add(*session, std::move(as));
+      const auto id = batch.add(*session, guessing(r, *session, &drawn));
       ASSERT_TRUE(id.ok()) << id.status().message();
       EXPECT_EQ(batch.run(*id).ok() && batch.outcome(*id)->status.ok(), again);
       EXPECT_TRUE(drawn == expected || !again);
@@ -133,10 +138,7 @@ TEST(Mtp, ListsMayBeForgottenBetweenSteps) {
   auto session = *late.model->session();
   Batch batch(*late.model);
   Drawn drawn;
-  Request as = request_of(r.prompt, r.sampling, r.max_tokens, &drawn);
-  as.drafters = {std::make_shared<MtpDrafter>(*session, 2)};
-  as.draft_always = true;
-  const auto id = batch.add(*session, std::move(as));
+  const auto id = batch.add(*session, guessing(r, *session, &drawn));
   ASSERT_TRUE(id.ok()) << id.status().message();
   while (batch.running(*id)) {
     const auto stepped = batch.step();
