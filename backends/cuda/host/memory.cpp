@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "device.h"
+#include "reply.h"
 #include "switchyard/sdk/error.hpp"
 
 namespace gpu {
@@ -258,7 +259,17 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
     const std::lock_guard lock(device->mutex);
     Staging* s = nullptr;
     if (const swy_status e = small_staging(*device, std::max<uint64_t>(bytes, 1), &s, error); e != SWY_OK) return e;
-    cudaError_t e = cudaMemcpyAsync(s->memory, from->data + offset, bytes, cudaMemcpyDefault, device->stream);
+    const char* place = from->data + offset;
+    if (submit != nullptr && submit->signal_count == 1 && !from->on_host && can_reply(place, bytes)) {
+      const swy_timeline_point& point = submit->signals[0];
+      if (const swy_status r = reply(*device, s->memory, place, bytes, *point.timeline, point.value, error);
+          r != SWY_OK) {
+        return r;
+      }
+      device->arrivals.push_back({point.timeline, point.value, to, s, bytes});
+      return check(cudaEventRecord(s->done, device->stream), "copying from the device", error);
+    }
+    cudaError_t e = cudaMemcpyAsync(s->memory, place, bytes, cudaMemcpyDefault, device->stream);
     if (e == cudaSuccess) e = cudaEventRecord(s->done, device->stream);
     if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
     if (e != cudaSuccess) return check(e, "copying from the device", error);

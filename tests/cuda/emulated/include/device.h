@@ -62,6 +62,7 @@ int __syncthreads_count(int yes);
 int __syncthreads_or(int yes);
 void __syncwarp(uint32_t mask = ~0u);
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 
 #define SWY_SHUFFLE(name, kind, Which)                                                                        \
   template <class T>                                                                                          \
