@@ -72,7 +72,7 @@ def model(data, layer):
     layers = [own] * LAYERS
     if "between" in layer:
         others = kernels_of(data, layer_of(data, layer["between"]))
-        layers, counted = [others, own] * (LAYERS // 2 + 1), range(1, LAYERS, 2)
+        layers, counted = [others, own] * (LAYERS // 2), range(1, LAYERS - 1, 2)
     parameters = {name: one["value"] for name, one in data["parameter"].items()}
     found = collections.defaultdict(list)
     for launch in Simulation(data["gpu"], parameters, layers).run():
@@ -81,12 +81,12 @@ def model(data, layer):
     kernels = []
     for name, launches in found.items():
         row = {"name": name, "blocks": len(launches[0].todo)}
-        row["own"] = statistics.mean(one.after.start() - one.start() for one in launches)
-        row["gap"] = statistics.mean(one.start() - one.before.complete for one in launches)
+        row["own"] = statistics.mean(one.after.start - one.start for one in launches)
+        row["gap"] = statistics.mean(one.start - one.before.complete for one in launches)
         for moment in MOMENTS:
-            at = [m[moment] - one.start() for one in launches for m in one.moments if moment in m]
+            at = [m[moment] - one.start for one in launches for m in one.moments if moment in m]
             row[moment] = statistics.median(at) if at else None
-        row["last"] = statistics.mean(one.complete - one.start() for one in launches)
+        row["last"] = statistics.mean(one.complete - one.start for one in launches)
         kernels.append(row)
     return {"us": sum(k["own"] for k in kernels), "kernels": kernels}
 
@@ -110,9 +110,9 @@ def change(data, layer, text):
         for group in data["kernels"][own[kernel]]["block"]:
             group["steps"] = released(group["steps"], value)
     else:
-        raise Failure(f"cannot change \"{text}\": it is without=KERNEL, PARAMETER=NUMBER, KERNEL.{{{','.join(NUMBERS)}}}"
-                      f"=NUMBER, KERNEL.release={{{','.join(RELEASES)}}} or KERNEL.steps=STEPS; this layer's kernels: "
-                      f"{', '.join(own)}")
+        raise Failure(f"cannot change \"{text}\": it is without=KERNEL, PARAMETER=NUMBER, "
+                      f"KERNEL.{{{','.join(NUMBERS)}}}=NUMBER, KERNEL.release={{{','.join(RELEASES)}}} or KERNEL.steps=STEPS; "
+                      f"this layer's kernels: {', '.join(own)}")
 
 
 def released(steps, where):

@@ -5,6 +5,7 @@ Times are microseconds, KB 1,000 bytes. A block is a generator: it yields what i
 another one to call when the block goes on.
 """
 import collections
+import functools
 import heapq
 import itertools
 import operator
@@ -121,8 +122,9 @@ class Launch:
         self.complete, self.waiting, self.moments = None, [], []
         self.meetings = collections.defaultdict(list)  # of all blocks: what goes on when the last one is there
 
+    @functools.cached_property
     def start(self):
-        """The median return of the wait."""
+        """The median return of the wait; of a launch that has ended."""
         return statistics.median(m["waited"] for m in self.moments)
 
 
