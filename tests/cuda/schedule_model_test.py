@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/schedule_model.py: its recorded layers, and what the simulation under it must do. No device."""
+import copy
 import json
 import pathlib
 import subprocess
@@ -11,6 +12,7 @@ import unittest
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 MODEL = TOOLS / "schedule_model.py"
 sys.path.insert(0, str(TOOLS))
+import schedule_model as tool  # noqa: E402
 import schedule_simulation as simulation  # noqa: E402
 
 DATA = tomllib.loads(MODEL.with_suffix(".toml").read_text())
@@ -59,17 +61,30 @@ class CommandTest(unittest.TestCase):
         self.assertIn("room is off by more than 10%", done.stdout)
 
     def test_what_if(self):
-        done = run("room", "--what-if", "without=route", "--json")
-        found = json.loads(done.stdout)
-        self.assertEqual(len(found["after"]["kernels"]), 5)
-        self.assertLess(found["after"]["us"], found["before"]["us"] - 1)
-        slow = json.loads(run("room", "--what-if", "memory=2150", "--json").stdout)
-        self.assertGreater(slow["after"]["us"], slow["before"]["us"] + 2)
+        found = json.loads(run("one kernel, one row", "--what-if", "memory=2150", "--json").stdout)
+        self.assertGreater(found["after"]["us"], found["before"]["us"] + 2)
+
+    def test_changes(self):
+        def changed(text):
+            data = copy.deepcopy(DATA)
+            room = tool.layer_of(data, "room")
+            if text:
+                tool.change(data, room, text)
+            return tool.model(data, room)
+        before, without, slow = (changed(text) for text in ("", "without=route", "memory=2150"))
+        self.assertEqual(len(without["kernels"]), 5)
+        self.assertLess(without["us"], before["us"] - 1)
+        self.assertGreater(slow["us"], before["us"] + 2)
+        for where, steps in [("first", "release, run 1, ask 2, wait, read 3, join"),
+                             ("asked", "run 1, ask 2, release, wait, read 3, join"),
+                             ("wait", "run 1, ask 2, wait, release, read 3, join"),
+                             ("end", "run 1, ask 2, wait, read 3, join, release")]:
+            self.assertEqual(tool.released("run 1, release, ask 2, wait, read 3, join", where), steps)
 
     def test_what_is_wrong_is_one_line(self):
         for args, says in [(["nothing"], "no layer \"nothing\""), (["room", "--what-if", "down.rows=3"], "down.rows=3"),
                            (["room", "--what-if", "down.steps=run 0, wait"], "no step \"run 0\""),
-                           (["room", "--what-if", "down.shared=999999"], "fits no multiprocessor"),
+                           (["one kernel, one row", "--what-if", "layer.shared=999999"], "fits no multiprocessor"),
                            (["--data", "/nowhere.toml", "--check"], "/nowhere.toml")]:
             done = run(*args)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
