@@ -40,14 +40,15 @@ class Memory:
     """Requests share the rate by their bytes, so they are served in the order in which they came, and those of one
     moment together. Each has its bytes when `served` has grown by 1 since."""
 
-    def __init__(self, processors, rate, most):
-        self.rate, self.most = rate, most  # KB/us: in all, and of one request
+    def __init__(self, processors, rate, engine):
+        self.rate, self.engine = rate, engine  # KB/us: in all, and of a multiprocessor's copy engine
+        self.busy = [0.0] * processors  # until when a copy engine is
         self.served = self.now = self.pending = 0.0  # pending: KB of the requests that are not served yet
         self.last = [0.0] * processors  # `served` when all that a multiprocessor has requested will have come
         self.queue, self.order, self.requests = [], itertools.count(), 0
 
     def speed(self):
-        return min(self.rate, self.most * self.requests) / self.pending if self.requests else 1e3
+        return self.rate / self.pending if self.requests else 1e3
 
     def advance(self, now):
         self.served += (now - self.now) * self.speed()
@@ -59,6 +60,8 @@ class Memory:
         self.pending += kb
         self.last[processor] = self.served + 1
         heapq.heappush(self.queue, (self.served + 1, next(self.order), kb, then))
+        self.busy[processor] = max(self.busy[processor], now) + kb / self.engine
+        return self.busy[processor]
 
     def load(self, now, processor, then):
         """What is in the second-level cache comes behind all that the multiprocessor has requested before."""
@@ -132,7 +135,7 @@ class Simulation:
     def __init__(self, gpu, parameters, layers):
         """layers: lists of (name, kernel)."""
         self.p, self.now, self.events, self.order = parameters, 0.0, [], itertools.count()
-        self.memory = Memory(gpu["processors"], self.p["memory"], self.p["memory_each"])
+        self.memory = Memory(gpu["processors"], self.p["memory"], self.p["engine"])
         self.processors = [Processor(gpu) for _ in range(gpu["processors"])]
         ends = list(itertools.accumulate(gpu["groups"]))
         self.groups = [range(end - size, end) for end, size in zip(ends, gpu["groups"])]
@@ -240,7 +243,8 @@ class Simulation:
                 self.at(self.now, resume)
             else:
                 state["resume"] = resume
-        self.memory.request(self.now, processor, kb, lambda: self.at(self.now + self.p["latency"], arrived))
+        copied = self.memory.request(self.now, processor, kb,
+                                     lambda: self.at(max(self.now, copied) + self.p["latency"], arrived))
         return wait
 
     def load(self, processor, latency):
