@@ -22,7 +22,7 @@ median block, from its kernel's wait, and `last`, the last block's end. Microsec
 --json     the same as JSON
 
 The data file describes kernels by what their sources and machine code say: blocks, threads, registers, shared memory,
-and what a block does, as steps:
+and what a block does, as steps (a layer may have `parameters` of its own, those of another card):
   run N          N instructions of each warp            load N      N loads that need each other's results
   ask KB         requests KB of the copy engine         stream KB W the same, at most W KB of it at a time
   release        lets the next kernel begin             wait        until the kernel in front has ended
@@ -74,7 +74,7 @@ def model(data, layer, count=LAYERS):
     if "between" in layer:
         others = kernels_of(data, layer_of(data, layer["between"]))
         layers, counted = [others, own] * (count // 2), range(1, count - 1, 2)
-    parameters = {name: one["value"] for name, one in data["parameter"].items()}
+    parameters = {**{name: one["value"] for name, one in data["parameter"].items()}, **layer.get("parameters", {})}
     found = collections.defaultdict(list)
     for launch in Simulation(data["gpu"], parameters, layers).run():
         if launch.layer in counted:
@@ -112,8 +112,8 @@ def change(data, layer, text):
             group["steps"] = released(group["steps"], value)
     else:
         raise Failure(f"cannot change \"{text}\": it is without=KERNEL, PARAMETER=NUMBER, "
-                      f"KERNEL.{{{','.join(NUMBERS)}}}=NUMBER, KERNEL.release={{{','.join(RELEASES)}}} or KERNEL.steps=STEPS; "
-                      f"this layer's kernels: {', '.join(own)}")
+                      f"KERNEL.{{{','.join(NUMBERS)}}}=NUMBER, KERNEL.release={{{','.join(RELEASES)}}} "
+                      f"or KERNEL.steps=STEPS; this layer's kernels: {', '.join(own)}")
 
 
 def released(steps, where):
