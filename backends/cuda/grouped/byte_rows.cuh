@@ -11,7 +11,7 @@
 
 namespace gpu {
 
-constexpr uint32_t kRowWarps = 4;           // of a block that converts a row with each warp
+constexpr uint32_t kRowWarps = 4;           // of a block that converts rows
 constexpr uint32_t kStagedBytes = 2 * 256;  // of a warp
 
 // The most bits by which scales of a row may differ, so that sums of all its stages stay below 2^31: of one stage they
@@ -53,26 +53,39 @@ __device__ inline void load_plain(const Weight& w, uint32_t k, float (&v)[8]) {
   for (int i = 0; i < 8; ++i) v[i] = i % 2 == 0 ? low_of(words[i / 2]) : high_of(words[i / 2]);
 }
 
-// Converts a row. A warp calls this. `row` has
+// Shared memory of the warps that convert a row.
+template <uint32_t kWarps>
+struct RowMemory {
+  uint4 staged[kWarps][kStagedBytes / 16];
+  float largest[kWarps][32], sums[kWarps];
+};
+
+// Converts a row. The kWarps warps of a block call this, or for 1 any warp. `row` has
 //   width                      of the row, a multiple of 8
 //   load(k, v)                 elements k to k + 7
+//   kSums, sum                 whether each thread's `sum` of what it loaded first becomes that of all before put_scale
 //   put(span, piece, bytes)    a piece of 16 bytes
-//   put_scale(scale)           of the last stage
+//   put_scale(scale)           of the last stage; all threads call it
 //   put_change(stage, change)  as ByteScales
 // A stage's scale is the row's, or a power of two smaller where its elements are. 32 stages apart, it is the same.
-// staged: kStagedBytes of the warp. kSteps: stages that a warp has in registers; longer rows are read twice.
-template <uint32_t kSteps, class Row>
-__device__ inline void convert_row(Row& row, uint4* staged) {
-  constexpr uint32_t kConverted = kSteps * kByteColumns;
-  const uint32_t lane = threadIdx.x % 32, stages = byte_stages(row.width), padded = stages * kByteColumns;
+// kSteps: stages that a warp has in registers, an even number; longer rows are read twice.
+template <uint32_t kSteps, uint32_t kWarps, class Row>
+__device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
+  constexpr uint32_t kConverted = kSteps * kWarps * kByteColumns;
+  const uint32_t warp = kWarps == 1 ? 0 : threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t stages = byte_stages(row.width), padded = stages * kByteColumns;
+  uint4* staged = memory.staged[warp];
   auto* words = reinterpret_cast<uint32_t*>(staged);
   float v[kSteps][8], own = 1e-12f;  // own: the largest magnitude in stages `lane`, lane + 32, ...
+  const auto stage_of = [&](uint32_t first, uint32_t i) {
+    return first / kByteColumns + (i / 2 * kWarps + warp) * 2 + i % 2;
+  };
   const auto load = [&](uint32_t first) {
 #pragma unroll
     for (uint32_t i = 0; i < kSteps; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) v[i][j] = 0;
-      const uint32_t k = first + i * 256 + lane * 8;
+      const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
       if (k < row.width) row.load(k, v[i]);
     }
   };
@@ -84,7 +97,20 @@ __device__ inline void convert_row(Row& row, uint4* staged) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(v[i][j]));
       largest = __uint_as_float(__reduce_max_sync(kAll, __float_as_uint(largest)));
-      if ((first / 256 + i) % 32 == lane) own = fmaxf(own, largest);
+      if (stage_of(first, i) % 32 == lane) own = fmaxf(own, largest);
+    }
+  }
+  if constexpr (Row::kSums) row.sum = warp_sum(row.sum);
+  if constexpr (kWarps > 1) {
+    memory.largest[warp][lane] = own;
+    if (Row::kSums && lane == 0) memory.sums[warp] = row.sum;
+    __syncthreads();
+#pragma unroll
+    for (uint32_t w = 0; w < kWarps; ++w) own = fmaxf(own, memory.largest[w][lane]);
+    if constexpr (Row::kSums) {
+      row.sum = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < kWarps; ++w) row.sum += memory.sums[w];
     }
   }
   const float largest = warp_max(own), inverse = __fdividef(127.0f, largest);
@@ -92,7 +118,7 @@ __device__ inline void convert_row(Row& row, uint4* staged) {
   const auto power = [](uint32_t exponent) { return __uint_as_float((127 + exponent) << 23); };
   const uint32_t last = __shfl_sync(kAll, bits, (stages - 1) % 32), before = __shfl_sync(kAll, bits, (lane + 31) % 32);
   row.put_scale(largest * (1.0f / 127) * power(-last));
-  for (uint32_t stage = lane; stage < stages; stage += 32) {
+  for (uint32_t stage = lane; stage < stages && warp == 0; stage += 32) {
     const uint32_t from = stage == 0 ? bits : before;
     row.put_change(stage, static_cast<uint16_t>(bits > from ? bits - from : (from - bits) << 8));
   }
@@ -100,12 +126,12 @@ __device__ inline void convert_row(Row& row, uint4* staged) {
     if (padded > kConverted) load(first);
 #pragma unroll
     for (uint32_t i = 0; i < kSteps; i += 2) {
-      const uint32_t begin = first + i * 256;
+      const uint32_t begin = stage_of(first, i) * kByteColumns;
       if (begin >= padded) break;
       __syncwarp();  // earlier bytes have been read
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
-        const float by = inverse * power(__shfl_sync(kAll, bits, (begin / 256 + j) % 32));
+        const float by = inverse * power(__shfl_sync(kAll, bits, (begin / kByteColumns + j) % 32));
         const uint2 eight = eight_bytes(v[i + j], by);
         uint32_t* at = words + (j * 256 + lane / 16 * kSpan + byte_place(lane % 16)) / 4;
         at[0] = eight.x, at[4] = eight.y;

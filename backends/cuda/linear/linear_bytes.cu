@@ -29,7 +29,8 @@ struct InputRow {
   const float* x;
   uint32_t row, width;
   const ByteScales& scales;
-  float squares = 0;
+  static constexpr bool kSums = true;
+  float sum = 0;  // of squares
   bool scaled = false;
 
   __device__ void load(uint32_t k, float (&v)[8]) {
@@ -39,14 +40,14 @@ struct InputRow {
     load_plain(p.norm, k, of);
 #pragma unroll
     for (uint32_t i = 0; i < 8; ++i) {
-      if (!scaled) squares = fmaf(v[i], v[i], squares);
+      if (!scaled) sum = fmaf(v[i], v[i], sum);
       v[i] *= p.bias + of[i];
     }
   }
   __device__ void put_scale(float scale) {
-    const float factor = p.normed ? rsqrtf(warp_sum(squares) / static_cast<float>(width) + p.eps) : 1;
+    const float factor = p.normed ? rsqrtf(sum / static_cast<float>(width) + p.eps) : 1;
     scaled = true;
-    if (threadIdx.x % 32 != 0) return;
+    if (threadIdx.x != 0) return;
     scales.last[row] = scale * factor;
     if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
   }
@@ -58,16 +59,16 @@ struct InputRow {
   }
 };
 
-// A warp: row. As panel_rows.
+// blockIdx.x: row. As panel_rows.
 __global__ void __launch_bounds__(kRowWarps * 32) byte_rows(const __grid_constant__ ByteInput b, const swy_step* step) {
-  __shared__ uint4 staged[kRowWarps][kStagedBytes / 16];
+  __shared__ RowMemory<kRowWarps> memory;
   const GroupedRows& p = b.g;
-  const uint32_t warp = threadIdx.x / 32, row = blockIdx.x * kRowWarps + warp;
+  const uint32_t row = blockIdx.x;
   release_next();  // the next kernel requests its weights, then waits for this one, which waits for earlier ones
   depend();
   if (row >= step_rows(step, p.domain)) return;
   InputRow of{p, p.x + uint64_t{row} * p.width, row, p.width, b.scales};
-  convert_row<8>(of, staged[warp]);
+  convert_row<4>(of, memory);
 }
 
 #ifdef SWY_HOPPER
@@ -231,7 +232,7 @@ swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Parts parts = place(arena, r.op);
   const ByteInput x = input_of(r, parts);
-  SWY_CUDA_TRY(launch(r, byte_rows, ceil_div(rows_of(r.op), kRowWarps), kRowWarps * 32, 0, x, r.list.step));
+  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
   ByteLinear p{};
   SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
   GroupedLinearWeights w{};

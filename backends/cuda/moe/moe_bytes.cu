@@ -80,7 +80,8 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const ByteShape of_width = byte_shape(r.device().block_memory, width, b.g.most_rows);
   SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts, spans_of(width),
                       of_hidden));
-  SWY_CUDA_TRY(launch(r, h_bytes, ceil_div(b.g.groups * 8, kRowWarps), kRowWarps * 32, 0, b, r.list.step));
+  SWY_CUDA_TRY(
+      launch(r, h_bytes, ceil_div(b.g.groups * 8, kRowWarps * kSortedRows), kRowWarps * 32, 0, b, r.list.step));
   return launch(r, down_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
                 ceil_div(m.hidden, kTileRowsOfWeight), of_width);
 }
@@ -96,11 +97,8 @@ swy_status record_bytes(const Recording& r) {
     SWY_CUDA_TRY(record_logits(r, b.g.m));
     SWY_CUDA_TRY(record_choice(r, b.g.m, rows));
   }
-  b.g.counts = take_counters(r.list, b.g.m.experts, r.error);
-  if (b.g.counts == nullptr) return SWY_UNSUPPORTED;
-  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * b.g.m.top_k, 256), 256, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
-  SWY_CUDA_TRY(launch(r, gather_bytes, ceil_div(rows, kRowWarps), kRowWarps * 32, 0, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, gather_bytes, rows, kRowWarps * 32, 0, b, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
   return launch(r, combine_grouped, rows, 256, 0, b.g, r.list.step);
 }

@@ -12,6 +12,8 @@
 
 namespace gpu {
 
+constexpr uint32_t kSortedRows = 4;  // of a warp of h_bytes
+
 struct ByteMixture {
   GroupedMixture g;  // x and h: panels of bytes
   ByteScales x_scales, h_scales;
@@ -25,7 +27,8 @@ struct GatheredRow {
   const float* x;
   const uint32_t* to;  // [slots]
   uint32_t width, slots;
-  float mixed = 0;  // this lane's part of the shared expert's factor
+  static constexpr bool kSums = true;
+  float sum = 0;  // of the shared expert's factor
   bool scaled = false;
 
   __device__ void load(uint32_t k, float (&v)[8]) {
@@ -34,12 +37,12 @@ struct GatheredRow {
     float of[8];
     load_plain(b.g.m.shared_mix, k, of);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) mixed = fmaf(v[i], of[i], mixed);
+    for (int i = 0; i < 8; ++i) sum = fmaf(v[i], of[i], sum);
   }
   // Whether `load` adds up the factor; quantized weights need another pass.
   __device__ bool mixes() const { return b.g.m.shared_width != 0 && is_plain(b.g.m.shared_mix); }
   __device__ void put_scale(float scale) {
-    for (uint32_t s = threadIdx.x % 32; s < slots; s += 32) b.x_scales.last[to[s]] = scale;
+    for (uint32_t s = threadIdx.x; s < slots; s += kRowWarps * 32) b.x_scales.last[to[s]] = scale;
     scaled = true;
   }
   __device__ void put_change(uint32_t stage, uint16_t change) const {
@@ -52,40 +55,50 @@ struct GatheredRow {
   }
 };
 
-// A warp: row. As gather.
+// blockIdx.x: row. As gather.
 static __global__ void __launch_bounds__(kRowWarps * 32)
     gather_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
-  __shared__ uint32_t places[kRowWarps][kMostSlots];
-  __shared__ uint4 staged[kRowWarps][kStagedBytes / 16];
+  __shared__ uint32_t to[kMostSlots];
+  __shared__ RowMemory<kRowWarps> memory;
   const GroupedMixture& p = b.g;
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = blockIdx.x * kRowWarps + warp;
+  const uint32_t lane = threadIdx.x, row = blockIdx.x;
   depend();
   release_next();
   if (row >= step_rows(step, p.m.domain)) return;
   const uint32_t slots = p.slots();
-  uint32_t* to = places[warp];
-  for (uint32_t s = lane; s < slots; s += 32) {
-    to[s] = s < p.m.top_k ? sorted_row(p, row * p.m.top_k + s) : p.begins[p.m.experts] * 8 + row;
-    p.places[row * slots + s] = to[s];
+  if (lane < slots) {  // read behind convert_row's barrier
+    to[lane] = lane < p.m.top_k ? sorted_row(p, row * p.m.top_k + lane) : p.begins[p.m.experts] * 8 + row;
+    p.places[row * slots + lane] = to[lane];
   }
-  __syncwarp();
   GatheredRow of{b, p.m.x + uint64_t{row} * p.m.hidden, to, p.m.hidden, slots};
-  convert_row<8>(of, staged[warp]);
-  if (p.m.shared_width == 0) return;
-  for (uint32_t k = lane; k < p.m.hidden && !of.mixes(); k += 32) {
-    of.mixed = fmaf(of.x[k], weight_at(p.m.shared_mix, 0, k), of.mixed);
+  convert_row<4>(of, memory);
+  if (p.m.shared_width == 0 || lane >= 32) return;
+  if (!of.mixes()) {
+    float sum = 0;
+    for (uint32_t k = lane; k < p.m.hidden; k += 32) sum = fmaf(of.x[k], weight_at(p.m.shared_mix, 0, k), sum);
+    of.sum = warp_sum(sum);
   }
-  const float mixed = warp_sum(of.mixed);
-  if (lane == 0) p.m.shared_p[row] = sigmoid(mixed);
+  if (lane == 0) p.m.shared_p[row] = sigmoid(of.sum);
 }
 
 // A sorted row of h.
 struct SortedRow {
+  static constexpr uint32_t kHeld = 2;  // pieces of 256 elements
+  static constexpr bool kSums = false;
   const ByteMixture& b;
   uint32_t row, width;
+  uint4 held[kHeld];  // this lane's elements of the first ones
 
+  __device__ void request() {
+#pragma unroll
+    for (uint32_t i = 0; i < kHeld; ++i) held[i] = eight_at(i * kByteColumns + threadIdx.x % 32 * 8);
+  }
+  __device__ uint4 eight_at(uint32_t k) const {
+    if (k >= width) return make_uint4(0, 0, 0, 0);
+    return *reinterpret_cast<const uint4*>(b.h + uint64_t{row} * b.h_width + k);
+  }
   __device__ void load(uint32_t k, float (&v)[8]) const {
-    const uint4 q = *reinterpret_cast<const uint4*>(b.h + uint64_t{row} * b.h_width + k);
+    const uint4 q = k < kByteColumns ? held[0] : k < 2 * kByteColumns ? held[1] : eight_at(k);
     const uint32_t words[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
     for (int i = 0; i < 8; ++i) v[i % 4 * 2 + i / 4] = i % 2 == 0 ? low_of(words[i / 2]) : high_of(words[i / 2]);
@@ -101,18 +114,27 @@ struct SortedRow {
   }
 };
 
-// A warp: sorted row. Those between an expert's rows and the next one's are any.
+// A warp: sorted rows, whose loads are under way together. Those between an expert's rows and the next one's are any.
 static __global__ void __launch_bounds__(kRowWarps * 32)
     h_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
-  __shared__ uint4 staged[kRowWarps][kStagedBytes / 16];
+  __shared__ RowMemory<1> memory[kRowWarps];
   const GroupedMixture& p = b.g;
-  const uint32_t warp = threadIdx.x / 32, row = blockIdx.x * kRowWarps + warp;
+  const uint32_t warp = threadIdx.x / 32, first = (blockIdx.x * kRowWarps + warp) * kSortedRows;
   release_next();
   depend();
   const uint32_t routed = p.begins[p.m.experts] * 8;
-  if (row >= routed + (p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0)) return;
-  SortedRow of{b, row, row < routed ? p.m.width : p.m.shared_width};
-  convert_row<2>(of, staged[warp]);
+  const uint32_t rows = routed + (p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0);
+  if (first >= rows) return;
+  const auto row = [&](uint32_t i) { return SortedRow{b, i, i < routed ? p.m.width : p.m.shared_width, {}}; };
+  SortedRow of[kSortedRows] = {row(first), row(first + 1), row(first + 2), row(first + 3)};
+#pragma unroll
+  for (uint32_t i = 0; i < kSortedRows; ++i) {
+    if (first + i < rows) of[i].request();
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < kSortedRows; ++i) {
+    if (first + i < rows) convert_row<SortedRow::kHeld>(of[i], memory[warp]);
+  }
 }
 
 #ifdef SWY_HOPPER
@@ -135,15 +157,15 @@ struct GateUpBytes : GateUpWork<1> {
   template <int N>
   __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
     const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 8 + threadIdx.x % 4 * 2;
-    const bool in = column < tile.what.w;
+    const int left = column < tile.what.w ? static_cast<int>(tile.what.y - g) : 0;  // rows from this thread's first
+    uint16_t* to = b.h + (uint64_t{tile.what.x} * 8 + g) * b.h_width + column;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
+    for (int n = 0; n < N / 8; ++n, to += uint64_t{b.h_width} * 8) {
       float v[4];
       sums.four(n, v);
       const __nv_bfloat162 two = __floats2bfloat162_rn(fast_silu(v[0]) * v[2], fast_silu(v[1]) * v[3]);
-      const uint32_t bits = transpose(*reinterpret_cast<const uint32_t*>(&two)), row = n * 8 + g;
-      if (!in || row >= tile.what.y) continue;
-      *reinterpret_cast<uint32_t*>(b.h + (uint64_t{tile.what.x} * 8 + row) * b.h_width + column) = bits;
+      const uint32_t bits = transpose(*reinterpret_cast<const uint32_t*>(&two));
+      if (n * 8 < left) *reinterpret_cast<uint32_t*>(to) = bits;
     }
   }
   __device__ void finish() const {}
@@ -167,8 +189,10 @@ struct DownBytes : DownWork<1> {
   template <int N>
   __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
     const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
+    const int left = column < p.m.hidden ? static_cast<int>(tile.what.y - g) : 0;  // rows from this thread's first
+    uint16_t* to = p.pairs + (uint64_t{tile.what.x} * 8 + g) * p.m.hidden + column;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
+    for (int n = 0; n < N / 8; ++n, to += uint64_t{p.m.hidden} * 8) {
       float of[4];
       sums.four(n, of);
       uint32_t v[2];  // of h: two rows of the tile, of which those of the other h are the neighbours
@@ -177,10 +201,8 @@ struct DownBytes : DownWork<1> {
         const __nv_bfloat162 two = __floats2bfloat162_rn(of[h * 2], of[h * 2 + 1]);
         v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
       }
-      const uint32_t row = n * 8 + g;
-      if (row >= tile.what.y || column >= p.m.hidden) continue;
-      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
-          make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
+      if (n * 8 >= left) continue;
+      *reinterpret_cast<uint2*>(to) = make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
     }
   }
 };

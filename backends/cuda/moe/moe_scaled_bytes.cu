@@ -92,9 +92,6 @@ swy_status record_mixture(const Recording& r) {
     SWY_CUDA_TRY(record_logits(r, b.g.m));
     SWY_CUDA_TRY(record_choice(r, b.g.m, rows));
   }
-  b.g.counts = take_counters(r.list, b.g.m.experts, r.error);
-  if (b.g.counts == nullptr) return SWY_UNSUPPORTED;
-  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * b.g.m.top_k, 256), 256, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, gather_bytes, rows, 256, 0, b, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
