@@ -77,6 +77,8 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint3 at, u
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+// Brings a line of global memory to the second-level cache.
+__device__ inline void prefetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory"); }
 __device__ inline void copy_in(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations as bytes: panels [span][group of 8 rows][1024 bytes], in the order of the weights' registers (bytes.cuh),
-// and with 16-byte pieces permuted as wgmma expects.
+// and with 16-byte pieces permuted as wgmma expects. Zeros fill up the last stage.
 //
 // Byte 64 u + 32 s + 16 h + 4 t + j of a row's span is its element 64 u + 16 t + 8 s + 2 j + h.
 #pragma once
 
 #include "bytes.h"
 #include "common/device_code.cuh"
+#include "common/matrix.cuh"
 
 namespace gpu {
 
-// The scale for the largest magnitude in some elements of a row, and its inverse. Small ones become zeros.
-__device__ inline float2 byte_scale(float largest) {
-  const float to = fmaxf(largest, 1e-12f);
-  return make_float2(to * (1.0f / 127), __fdividef(127.0f, to));
-}
-__device__ inline void put_scale(const ByteScales& to, uint64_t at, float2 scale) {
-  to.scale[at] = scale.x, to.inverse[at] = scale.y;
+constexpr uint32_t kRowWarps = 4;           // of a block that converts rows
+constexpr uint32_t kStagedBytes = 2 * 256;  // of a warp
+
+// The most bits by which scales of a row may differ, so that sums of all its stages stay below 2^31: of one stage they
+// are below 2^22.
+__device__ inline uint32_t most_bits(uint32_t stages) {
+  return stages == 1 ? 0 : stages > 511 ? 0 : min(31u - static_cast<uint32_t>(__clz(511 / (stages - 1))), 8u);
 }
 
 // The even and the odd ones of eight elements, each times `inverse`, as bytes.
@@ -33,9 +34,112 @@ __device__ inline uint2 eight_bytes(const float (&v)[8], float inverse) {
 // Where elements 8 e to 8 e + 7 of a span go: the even ones, and 16 bytes later the odd ones.
 __device__ inline uint32_t byte_place(uint32_t e) { return e / 8 * 64 + e % 2 * 32 + e % 8 / 2 * 4; }
 
-// Where byte `at` of a row's span lies in its panel.
-__device__ inline uint32_t byte_in_panel(uint32_t row, uint32_t at) {
-  return row % 8 * kSpan + ((at / 16) ^ (row % 8)) * 16 + at % 16;
+// Where piece `piece` (16 bytes) of a row's span lies among panels of `groups` groups.
+__device__ inline uint64_t piece_in_panels(uint32_t span, uint32_t groups, uint32_t row, uint32_t piece) {
+  return (uint64_t{span} * groups + row / 8) * kBytePanel + row % 8 * kSpan + (piece ^ (row % 8)) * 16;
+}
+
+__device__ inline void load_floats(const float* from, float (&v)[8]) {
+  const float4 low = *reinterpret_cast<const float4*>(from), high = *reinterpret_cast<const float4*>(from + 4);
+  v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+}
+// Elements k to k + 7 of a vector in fp32 or bf16; k is a multiple of 8.
+__device__ inline bool is_plain(const Weight& w) { return w.dtype == SWY_F32 || w.dtype == SWY_BF16; }
+__device__ inline void load_plain(const Weight& w, uint32_t k, float (&v)[8]) {
+  if (w.dtype == SWY_F32) return load_floats(reinterpret_cast<const float*>(w.data) + k, v);
+  const uint4 q = *reinterpret_cast<const uint4*>(reinterpret_cast<const uint16_t*>(w.data) + k);
+  const uint32_t words[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i] = i % 2 == 0 ? low_of(words[i / 2]) : high_of(words[i / 2]);
+}
+
+// Shared memory of the warps that convert a row.
+template <uint32_t kWarps>
+struct RowMemory {
+  uint4 staged[kWarps][kStagedBytes / 16];
+  float largest[kWarps][32], sums[kWarps];
+};
+
+// Converts a row. The kWarps warps of a block call this, or for 1 any warp. `row` has
+//   width                      of the row, a multiple of 8
+//   load(k, v)                 elements k to k + 7
+//   kSums, sum                 whether each thread's `sum` of what it loaded first becomes that of all before put_scale
+//   put(span, piece, bytes)    a piece of 16 bytes
+//   put_scale(scale)           of the last stage; all threads call it
+//   put_change(stage, change)  as ByteScales
+// A stage's scale is the row's, or a power of two smaller where its elements are. 32 stages apart, it is the same.
+// kSteps: stages that a warp has in registers, an even number; longer rows are read twice.
+template <uint32_t kSteps, uint32_t kWarps, class Row>
+__device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
+  constexpr uint32_t kConverted = kSteps * kWarps * kByteColumns;
+  const uint32_t warp = kWarps == 1 ? 0 : threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t stages = byte_stages(row.width), padded = stages * kByteColumns;
+  uint4* staged = memory.staged[warp];
+  auto* words = reinterpret_cast<uint32_t*>(staged);
+  float v[kSteps][8], own = 1e-12f;  // own: the largest magnitude in stages `lane`, lane + 32, ...
+  const auto stage_of = [&](uint32_t first, uint32_t i) {
+    return first / kByteColumns + (i / 2 * kWarps + warp) * 2 + i % 2;
+  };
+  const auto load = [&](uint32_t first) {
+#pragma unroll
+    for (uint32_t i = 0; i < kSteps; ++i) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[i][j] = 0;
+      const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
+      if (k < row.width) row.load(k, v[i]);
+    }
+  };
+  for (uint32_t first = 0; first < padded; first += kConverted) {
+    load(first);
+#pragma unroll
+    for (uint32_t i = 0; i < kSteps; ++i) {
+      float largest = 0;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(v[i][j]));
+      largest = __uint_as_float(__reduce_max_sync(kAll, __float_as_uint(largest)));
+      if (stage_of(first, i) % 32 == lane) own = fmaxf(own, largest);
+    }
+  }
+  if constexpr (Row::kSums) row.sum = warp_sum(row.sum);
+  if constexpr (kWarps > 1) {
+    memory.largest[warp][lane] = own;
+    if (Row::kSums && lane == 0) memory.sums[warp] = row.sum;
+    __syncthreads();
+#pragma unroll
+    for (uint32_t w = 0; w < kWarps; ++w) own = fmaxf(own, memory.largest[w][lane]);
+    if constexpr (Row::kSums) {
+      row.sum = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < kWarps; ++w) row.sum += memory.sums[w];
+    }
+  }
+  const float largest = warp_max(own), inverse = __fdividef(127.0f, largest);
+  const uint32_t bits = min((__float_as_uint(largest / own) >> 23) - 127, most_bits(stages));
+  const auto power = [](uint32_t exponent) { return __uint_as_float((127 + exponent) << 23); };
+  const uint32_t last = __shfl_sync(kAll, bits, (stages - 1) % 32), before = __shfl_sync(kAll, bits, (lane + 31) % 32);
+  row.put_scale(largest * (1.0f / 127) * power(-last));
+  for (uint32_t stage = lane; stage < stages && warp == 0; stage += 32) {
+    const uint32_t from = stage == 0 ? bits : before;
+    row.put_change(stage, static_cast<uint16_t>(bits > from ? bits - from : (from - bits) << 8));
+  }
+  for (uint32_t first = 0; first < padded; first += kConverted) {
+    if (padded > kConverted) load(first);
+#pragma unroll
+    for (uint32_t i = 0; i < kSteps; i += 2) {
+      const uint32_t begin = stage_of(first, i) * kByteColumns;
+      if (begin >= padded) break;
+      __syncwarp();  // earlier bytes have been read
+#pragma unroll
+      for (uint32_t j = 0; j < 2; ++j) {
+        const float by = inverse * power(__shfl_sync(kAll, bits, (begin / kByteColumns + j) % 32));
+        const uint2 eight = eight_bytes(v[i + j], by);
+        uint32_t* at = words + (j * 256 + lane / 16 * kSpan + byte_place(lane % 16)) / 4;
+        at[0] = eight.x, at[4] = eight.y;
+      }
+      __syncwarp();
+      if (begin + lane * 16 < padded) row.put(begin / kSpan + lane / 8, lane % 8, staged[lane]);
+    }
+  }
 }
 
 }  // namespace gpu

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grouped products (grouped.cuh) of 4-bit weights with activations as bytes.
 //
-// A nibble in the upper half of a byte, its highest bit flipped, is 16 (q - 8): one instruction for four weights. The
-// sums are integers. Scales cost more than products, if every sum of 64 elements is scaled by two of them; so
-//   - a row of activations has one scale for one or two spans. At its end, the sum so far is multiplied by the ratio of
-//     the old scale to the new one.
-//   - in between, integer sums are not set to zero between a weight's groups. With sums C_i after group i and scales
-//     s_i, the result is C_1 (s_1 - s_2) + C_2 (s_2 - s_3) + ... + C_n s_n: one instruction for a sum and group.
-//   - integers begin at the bits of 1.5 * 2^23, so that they can be read as floats. What this adds is 1.5 * 2^23 s_1.
-// They stay in range for 256 elements: 256 * 128 * 127 < 2^22.
+// Scales cost more than products, if every sum of 64 elements is scaled. So there are none within a tile:
+//   - a row of activations has one scale, but for powers of two: where a stage's elements are smaller, sums are shifted
+//     at its beginning. Most rows need none of that.
+//   - so has a row of a weight: the largest of its groups. The others become smaller bytes. With f = 256 times the
+//     scale of a group over the largest one, an element is the upper byte of 16 f (q - 8) + 128, and those of the
+//     largest are exact. One multiplication serves two elements, 16 bits apart; what the lower one borrows from the
+//     upper one is less than 1/256 of a byte's last bit.
+// Sums are integers of 32 bits until the tile's end. So a thread has 64 of them for 128 rows of activations, and no
+// floats.
 //
-// The copy engine's time depends on the number of rows in its boxes. So a stage has two spans of 256 rows, and the
-// scales of a tile's rows, which are contiguous in memory, come at once.
+// The copy engine's time depends on the number of rows in its boxes. So a stage has two spans of 256 rows.
 #pragma once
 
 #include "byte_rows.cuh"
+#include "byte_weights.cuh"
 #include "common/wgmma_bytes.cuh"
 #include "grouped.cuh"
 
@@ -22,36 +23,22 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-constexpr uint32_t kIntegerBits = 0x4b400000;
-constexpr float kIntegerBase = 12582912.0f;
-
-// The row of the tile to which a consumer's acc[4 n + 2 h + e] belongs. pairs: h is the tile's half. neighbours: lanes
-// g and g + 1 have four neighbouring rows. Lanes that read together have no bank conflicts.
-template <RowOrder kOrder>
-__device__ inline uint32_t byte_row(uint32_t h) {
-  const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
-  if (kOrder == RowOrder::neighbours) return warp * 16 + g * 2 + h;
-  return h * kBoxRows + warp * 8 + g % 4 * 2 + g / 4;
-}
-
 struct BytePipe {
   char* memory;
-  uint32_t base, stages, scale_slot_bytes, scales, staging, barriers;
-  uint32_t slot = 0, phase = 0, scale_slot = 0, scale_phase = 0;
+  uint32_t base, stage_bytes, stages, changes, factors, barriers;  // factors: of this warp; barriers: an address
+  uint32_t slot = 0, phase = 0, scale_slot = 0;
 
   __device__ BytePipe(char* shared, const ByteShape& s) {
-    memory = shared + (1024 - shared_at(shared) % 1024) % 1024;
+    memory = shared;
     base = shared_at(memory);
+    stage_bytes = s.stage_bytes();
     stages = s.stages;
-    scale_slot_bytes = s.scale_slot;
-    scales = stages * kByteStage;
-    staging = scales + kScaleSlots * scale_slot_bytes;
-    barriers = base + staging + s.staging;
+    changes = stages * stage_bytes;
+    const uint32_t all_factors = changes + stages * kByteChanges + (stages + 1) * kByteScales;
+    factors = all_factors + threadIdx.x / 32 * (s.factors / (kByteConsumers / 32));
+    barriers = base + all_factors + s.factors;
     if (threadIdx.x == 0) {
       for (uint32_t i = 0; i < stages; ++i) barrier_init(full(i), 1), barrier_init(empty(i), kByteConsumers / 32);
-      for (uint32_t i = 0; i < kScaleSlots; ++i) {
-        barrier_init(scales_full(i), 1), barrier_init(scales_empty(i), kByteConsumers / 32);
-      }
       publish_barriers();
       stores_visible_to_copies();
     }
@@ -59,112 +46,59 @@ struct BytePipe {
   }
   __device__ uint32_t full(uint32_t i) const { return barriers + i * 8; }
   __device__ uint32_t empty(uint32_t i) const { return barriers + (kMostStages + i) * 8; }
-  __device__ uint32_t scales_full(uint32_t i) const { return barriers + (2 * kMostStages + i) * 8; }
-  __device__ uint32_t scales_empty(uint32_t i) const { return barriers + (2 * kMostStages + kScaleSlots + i) * 8; }
+  __device__ uint32_t scales() const { return changes + stages * kByteChanges + scale_slot * kByteScales; }
   __device__ void next() {
     if (++slot == stages) slot = 0, phase ^= 1;
   }
   __device__ void next_scales() {
-    if (++scale_slot == kScaleSlots) scale_slot = 0, scale_phase ^= 1;
+    if (++scale_slot > stages) scale_slot = 0;
   }
 };
 
-// Groups of 64 elements in a stage of a tile: four but for the last.
-__device__ inline uint32_t groups_of(const GroupedTile& t, uint32_t stage) {
-  return min(t.end - stage * (kByteColumns / kByteGroup), kByteColumns / kByteGroup);
-}
-// Stages of a tile. Its `end` counts groups of 64 here.
-__device__ inline uint32_t stages_of(const GroupedTile& t) {
-  return (t.end + kByteColumns / kByteGroup - 1) / (kByteColumns / kByteGroup);
-}
-
 // ---- requests
 
-template <class Work, class Each>
-__device__ inline void each_tile(const Work& work, Each each) {
+// The scales of the activations come with the last stage of a tile, their changes with each.
+template <Producer kPart, class Work>
+__device__ inline void produce_stages(BytePipe& p, const Work& work, uint64_t policy) {
   const uint32_t total = work.total();
   for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
     const GroupedTile t = work.tile(i, work.entry(i));
-    if (t.groups != 0) each(t);
-  }
-}
-
-// The scales of a tile's weights. Rows past the end are none of the product's.
-template <class Work>
-__device__ inline void produce_weight_scales(BytePipe& p, const Work& work) {
-  each_tile(work, [&](const GroupedTile& t) {
-    barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
-    const uint32_t row_bytes = t.w0->groups * 2, barrier = p.scales_full(p.scale_slot);
-    const uint32_t rows0 = min(t.w0->rows - t.row0, kBoxRows),
-                   rows1 = t.row1 < t.w1->rows ? min(t.w1->rows - t.row1, kBoxRows) : 0;
-    const uint32_t to = p.base + p.scales + p.scale_slot * p.scale_slot_bytes;
-    barrier_expect(barrier, (rows0 + rows1) * row_bytes);
-    copy_in(to, t.w0->scale_data + uint64_t{t.row0} * t.w0->groups, rows0 * row_bytes, barrier);
-    if (rows1 != 0) {
-      copy_in(to + kBoxRows * row_bytes, t.w1->scale_data + uint64_t{t.row1} * t.w1->groups, rows1 * row_bytes,
-              barrier);
-    }
-    p.next_scales();
-  });
-}
-
-// Planes of a stage: the inverse of each scale in it, the scale before the first, and then those in it. Where the row
-// ends earlier, the last scale is repeated, which changes nothing.
-template <class Work>
-__device__ inline void ask_bytes(const BytePipe& p, const Work& work, const GroupedTile& t, uint32_t stage, uint32_t to,
-                                 uint32_t barrier) {
-  constexpr uint32_t kPlanes = 2 / Work::kScaledSpans;
-  const uint32_t spans = (groups_of(t, stage) + 1) / 2, bytes = t.groups * 32;
-  for (uint32_t i = 0; i < spans; ++i) {
-    copy_in(to + kByteWeights + i * kByteRows * kSpan, t.x + (stage * 2 + i) * t.span_stride, t.groups * kBytePanel,
-            barrier);
-  }
-  const uint32_t first = stage * kPlanes, last = first + (kPlanes == 1 ? 0 : spans - 1), at = to + kByteScaleAt;
-#pragma unroll
-  for (uint32_t i = 0; i < kPlanes; ++i) {
-    copy_in(at + i * kByteScales, work.scales().inverse + work.scale_at(t, min(first + i, last)), bytes, barrier);
-  }
-#pragma unroll
-  for (uint32_t i = 0; i <= kPlanes; ++i) {
-    const uint32_t n = first + i == 0 ? 0 : min(first + i - 1, last);
-    copy_in(at + (kPlanes + i) * kByteScales, work.scales().scale + work.scale_at(t, n), bytes, barrier);
-  }
-}
-template <class Work>
-__device__ inline uint32_t stage_bytes(const GroupedTile& t, uint32_t stage) {
-  constexpr uint32_t kPlanes = 2 / Work::kScaledSpans;
-  return kByteWeights + (groups_of(t, stage) + 1) / 2 * t.groups * kBytePanel + (2 * kPlanes + 1) * t.groups * 32;
-}
-
-template <Producer kPart, class Work>
-__device__ inline void produce_stages(BytePipe& p, const Work& work, uint64_t policy) {
-  each_tile(work, [&](const GroupedTile& t) {
-    const uint32_t stages = stages_of(t);
-    for (uint32_t stage = 0; stage < stages; ++stage) {
+    if (t.groups == 0) continue;
+    for (uint32_t stage = 0; stage < t.end; ++stage) {
       barrier_wait(p.empty(p.slot), p.phase ^ 1);
-      const uint32_t to = p.base + p.slot * kByteStage, barrier = p.full(p.slot);
+      const uint32_t to = p.base + p.slot * p.stage_bytes, barrier = p.full(p.slot);
+      const bool last = stage + 1 == t.end;
       if (kPart == Producer::activations) {
-        ask_bytes(p, work, t, stage, to, barrier);
+        const uint32_t bytes = t.groups * kBytePanel;
+        const uint8_t* from = t.x + 2 * stage * t.span_stride;
+        copy_in(to + kByteWeights, from, bytes, barrier);
+        copy_in(to + kByteWeights + (p.stage_bytes - kByteWeights) / 2, from + t.span_stride, bytes, barrier);
+        const ByteScales& scales = work.scales();
+        const uint32_t row = work.first_row(t);
+        copy_in(p.base + p.changes + p.slot * kByteChanges, scales.changes + stage * scales.rows + row, t.groups * 16,
+                barrier);
+        if (last) copy_in(p.base + p.scales(), scales.last + row, t.groups * 32, barrier);
       } else if (kPart == Producer::first_half) {
-        barrier_expect(barrier, stage_bytes<Work>(t, stage));
+        barrier_expect(barrier, kByteWeights + t.groups * (2 * kBytePanel + 16 + (last ? 32 : 0)));
         copy_box(to, t.w0->quants, stage * kBoxBytes, t.row0, barrier, policy);
       } else {
         copy_box(to + kByteWeights / 2, t.w1->quants, stage * kBoxBytes, t.row1, barrier, policy);
       }
       p.next();
     }
-  });
+    p.next_scales();
+  }
 }
 
-// As produce; one thread of each warp has work.
+// As produce; one thread of three warps has work.
 template <class Work>
 __device__ inline void produce_bytes(BytePipe& p, const Work& work, bool waits) {
   if (threadIdx.x % 32 != 0) return;
   const auto part = static_cast<Producer>((threadIdx.x - kByteConsumers) / 32);
   const uint64_t policy = cache_policy(Work::kReadOnce);
-  if (part == Producer::scales) return produce_weight_scales(p, work);
   if (part == Producer::first_half) return produce_stages<Producer::first_half>(p, work, policy);
   if (part == Producer::second_half) return produce_stages<Producer::second_half>(p, work, policy);
+  if (part != Producer::activations) return;
   if (waits) {
     depend();
     release_next();
@@ -180,177 +114,132 @@ __device__ inline float2 load_scales(uint32_t at) {
   return v;
 }
 
-// Where this thread reads its two rows' quants, and its first operands.
-template <RowOrder kOrder>
-struct ByteRowsOfWeight {
-  uint32_t quants[2], flip;  // [h]
-
-  __device__ ByteRowsOfWeight() {
-    const uint32_t t = threadIdx.x % 4;
+// Shifts sums of the previous stages where a stage's activations have another scale. changes: of the tile's rows.
+template <int N>
+__device__ __forceinline__ void shift_sums(const char* changes, uint32_t groups, uint32_t (&sums)[N / 2]) {
+  const uint32_t lane = threadIdx.x % 32;
+  uint2 own = make_uint2(0, 0);
+  if (lane < groups * 2) own = reinterpret_cast<const uint2*>(changes)[lane];
+  if (__any_sync(kAll, (own.x | own.y) != 0) == 0) return;
+  products_wait<0>();
+  keep(sums);
 #pragma unroll
-    for (uint32_t h = 0; h < 2; ++h) {
-      const uint32_t row = byte_row<kOrder>(h);
-      quants[h] = row * kBoxBytes + ((t / 2) ^ (row % 8)) * 16 + t % 2 * 8;
-    }
-    keep(quants);
-    asm volatile("mov.b32 %0, 0x80808080;" : "=r"(flip));
-  }
-  // The first operands [step] of a stage's group of 64 elements.
-  __device__ void load(const char* stage, uint32_t group, uint32_t (&a)[2][4]) const {
+  for (int n = 0; n < N / 8; ++n) {
+    const uint32_t two = reinterpret_cast<const uint32_t*>(changes)[n * 4 + lane % 4];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const uint2 q = *reinterpret_cast<const uint2*>(stage + (quants[h] ^ group * 32));
-      a[0][h] = upper(q.x << 4), a[0][2 + h] = upper(q.x);
-      a[1][h] = upper(q.y << 4), a[1][2 + h] = upper(q.y);
+    for (int e = 0; e < 2; ++e) {
+      const uint32_t up = two >> e * 16 & 0xff, down = two >> (e * 16 + 8) & 0xff;
+#pragma unroll
+      for (int i = e; i < 4; i += 2) {
+        sums[4 * n + i] = static_cast<uint32_t>(static_cast<int>(sums[4 * n + i] << up) >> down);
+      }
     }
   }
-
- private:
-  // (bits & mask) ^ flip in one instruction, which can take only one constant.
-  __device__ uint32_t upper(uint32_t bits) const {
-    uint32_t r;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(bits), "n"(0xf0f0f0f0), "r"(flip));
-    return r;
-  }
-};
-
-// The scales of a row's four groups in a stage, in fp16: 0 past the row's end, where the products are of any bytes.
-__device__ inline uint2 weight_scales(const char* row, const StreamedWeight& w, uint32_t stage, uint32_t groups) {
-  const uint32_t shift = w.group_shift, k = stage * kByteColumns;
-  if (shift == 6 && w.groups % 4 == 0) return *reinterpret_cast<const uint2*>(row + stage * 8);
-  uint32_t one[4];
-#pragma unroll
-  for (uint32_t u = 0; u < 4; ++u) {
-    const uint32_t group = min((k + u * kByteGroup) >> shift, w.groups - 1);
-    one[u] = u < groups ? *reinterpret_cast<const uint16_t*>(row + group * 2) : 0;
-  }
-  return make_uint2(one[0] | one[1] << 16, one[2] | one[3] << 16);
-}
-__device__ inline float nth_scale(uint2 four, uint32_t u) {
-  return half_bits(static_cast<uint16_t>((u < 2 ? four.x : four.y) >> u % 2 * 16));
+  keep(sums);
 }
 
+// A tile's sums and their scales.
 template <int N>
 struct ByteSums {
   uint32_t sums[N / 2];
-  float scale[2] = {0, 0};  // of the group whose products are in `sums`
+  float scale[2];    // [h]: of this thread's rows of the weight
+  uint32_t of_rows;  // address of the scales of the activations
 
-  // acc += what `sums` and the scales say. next: of the following group, or 0 if none has the same scale of
-  // activations.
-  __device__ void add(float (&acc)[N / 2], float next0, float next1) const {
-    const float by[2] = {scale[0] - next0, scale[1] - next1};
+  // v[2 h + e] = the result for row 2 t + e of the nth eight rows.
+  __device__ __forceinline__ void four(int n, float (&v)[4]) const {
+    const float2 of = load_scales(of_rows + n * 32);
+    const float by[2] = {of.x, of.y};
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) acc[i] = fmaf(__uint_as_float(sums[i]), by[i / 2 % 2], acc[i]);
-  }
-  // The sums begin again, with activations of another scale. inverse: plane of the new one; before: of the old one.
-  __device__ void begin(float (&acc)[N / 2], uint32_t inverse, uint32_t before, float first0, float first1) {
-    const uint32_t t = threadIdx.x % 4;
-    const float less[2] = {-kIntegerBase * first0, -kIntegerBase * first1};
-#pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
-      const float2 i = load_scales(inverse + n * 32 + t * 8), b = load_scales(before + n * 32 + t * 8);
-      const float ratio[2] = {b.x * i.x, b.y * i.y};
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        acc[4 * n + j] = fmaf(acc[4 * n + j], ratio[j % 2], less[j / 2]);
-        sums[4 * n + j] = kIntegerBits;
-      }
+    for (int i = 0; i < 4; ++i) {
+      v[i] = static_cast<float>(static_cast<int>(sums[4 * n + i])) * (by[i % 2] * scale[i / 2]);
     }
   }
 };
 
-// acc = a tile's product.
 template <int N, class Work>
-__device__ inline void multiply_bytes(BytePipe& p, const GroupedTile& tile, float (&acc)[N / 2]) {
-  constexpr uint32_t kFresh = Work::kScaledSpans * 2, kPlanes = 4 / kFresh;  // groups with a scale; scales in a stage
-  const uint32_t lane = threadIdx.x % 32, stages = stages_of(tile);
+__device__ __forceinline__ void multiply_bytes(BytePipe& p, const GroupedTile& tile, const Factors<Work::kOrder>& of,
+                                               ByteSums<N>& s) {
+  const uint32_t lane = threadIdx.x % 32, span = (p.stage_bytes - kByteWeights) / 2;
   const ByteRowsOfWeight<Work::kOrder> rows;
+  of.make(tile, s.scale);
+  const char* factors = of.at + lane / 4 * 4;
   uint32_t a[2][2][4];  // of alternate groups
-  ByteSums<N> s;
 #pragma unroll
-  for (int i = 0; i < N / 2; ++i) acc[i] = 0, s.sums[i] = 0;
-  barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
-  const char* scales[2];
-#pragma unroll
-  for (uint32_t h = 0; h < 2; ++h) {
-    scales[h] =
-        p.memory + p.scales + p.scale_slot * p.scale_slot_bytes + byte_row<Work::kOrder>(h) * tile.w0->groups * 2;
-  }
-  uint32_t previous = 0, last = 0;  // slot; the plane of the last scale
-  for (uint32_t stage = 0; stage < stages; ++stage) {
+  for (int i = 0; i < N / 2; ++i) s.sums[i] = 0;
+  uint32_t previous = 0;  // slot
+  for (uint32_t stage = 0; stage < tile.end; ++stage) {
     barrier_wait(p.full(p.slot), p.phase);
-    const uint32_t at = p.base + p.slot * kByteStage, groups = groups_of(tile, stage);
-    const char* memory = p.memory + p.slot * kByteStage;
-    const uint64_t x = rows_descriptor(at + kByteWeights, kBytePanel);
-    const uint2 four[2] = {weight_scales(scales[0], *tile.w0, stage, groups),
-                           weight_scales(scales[1], *tile.w0, stage, groups)};
+    if (stage != 0) shift_sums<N>(p.memory + p.changes + p.slot * kByteChanges, tile.groups, s.sums);
+    const char* memory = p.memory + p.slot * p.stage_bytes;
+    const uint64_t x = rows_descriptor(p.base + p.slot * p.stage_bytes + kByteWeights, kBytePanel);
 #pragma unroll
     for (uint32_t u = 0; u < 4; ++u) {
-      rows.load(memory, u, a[u % 2]);
-      const float next[2] = {nth_scale(four[0], u), nth_scale(four[1], u)};
+      rows.load(memory, u, *reinterpret_cast<const uint32_t*>(factors + u * 32), a[u % 2]);
       keep(a[u % 2][0]), keep(a[u % 2][1]);
-      products_wait<0>();
-      keep(s.sums);
+      products_begin();
+      byte_product<N>(s.sums, a[u % 2][0], x + u / 2 * (span / 16) + u % 2 * 4);
+      byte_product<N>(s.sums, a[u % 2][1], x + u / 2 * (span / 16) + u % 2 * 4 + 2);
+      products_commit();
+      products_wait<1>();
       keep(a[1 - u % 2][0]), keep(a[1 - u % 2][1]);
       // The products of the previous stage are done.
       if (u == 0 && stage != 0 && lane == 0) barrier_arrive(p.empty(previous));
-      if (u % kFresh == 0) {
-        const uint32_t inverse = at + kByteScaleAt + u / kFresh * kByteScales;
-        s.add(acc, 0, 0);
-        s.begin(acc, inverse, inverse + kPlanes * kByteScales, next[0], next[1]);
-        last = inverse + (kPlanes + 1) * kByteScales;
-      } else {
-        s.add(acc, next[0], next[1]);
-      }
-      s.scale[0] = next[0], s.scale[1] = next[1];
-      keep(s.sums);
-      products_begin();
-      byte_product<N>(s.sums, a[u % 2][0], x + u / 2 * (kByteRows * kSpan / 16) + u % 2 * 4);
-      byte_product<N>(s.sums, a[u % 2][1], x + u / 2 * (kByteRows * kSpan / 16) + u % 2 * 4 + 2);
-      products_commit();
     }
+    factors += 4 * 32;
     previous = p.slot;
     p.next();
   }
   products_wait<0>();
-  keep(s.sums);
   keep(a[0][0]), keep(a[0][1]), keep(a[1][0]), keep(a[1][1]);
-  s.add(acc, 0, 0);
-#pragma unroll
-  for (int n = 0; n < N / 8; ++n) {
-    const float2 now = load_scales(last + n * 32 + threadIdx.x % 4 * 8);
-    const float by[2] = {now.x * (1.0f / 16), now.y * (1.0f / 16)};  // the nibbles are in the upper halves of bytes
-#pragma unroll
-    for (int i = 0; i < 4; ++i) acc[4 * n + i] *= by[i % 2];
-  }
-  __syncwarp();
-  if (lane == 0) barrier_arrive(p.empty(previous)), barrier_arrive(p.scales_empty(p.scale_slot));
+  keep(s.sums);
+  if (lane == 0) barrier_arrive(p.empty(previous));
+  s.of_rows = p.base + p.scales() + lane % 4 * 8;
   p.next_scales();
 }
 
-// As consume_class.
+// What a consumer knows of its next tile.
+struct NextTile {
+  uint32_t number, total;
+  uint4 entry;
+};
+
+// Tiles up to `end`, of N rows or a few less.
 template <int N, class Work>
-__device__ inline uint32_t consume_bytes(BytePipe& p, const Work& work, uint32_t i, uint32_t end) {
-  uint4 next = i < end ? work.entry(i) : uint4{};
-  for (; i < end; i += gridDim.x) {
-    const GroupedTile tile = work.tile(i, next);
-    if (i + gridDim.x < end) next = work.entry(i + gridDim.x);
-    if (tile.groups == 0) continue;
-    float acc[N / 2];
-    multiply_bytes<N, Work>(p, tile, acc);
-    work.template store_bytes<N>(p, tile, acc);
+__device__ __forceinline__ void consume_bytes(BytePipe& p, const Work& work, NextTile& next, uint32_t end) {
+  const Factors<Work::kOrder> factors{p.memory + p.factors};
+  while (next.number < end) {
+    const GroupedTile tile = work.tile(next.number, next.entry);
+    next.number += gridDim.x;
+    const bool more = next.number < next.total;
+    if (more) next.entry = work.entry(next.number);
+    if (tile.groups == 0) {
+      if (more) factors.request(work.tile(next.number, next.entry));
+      continue;
+    }
+    work.prefetch(tile);
+    ByteSums<N> sums;
+    multiply_bytes<N, Work>(p, tile, factors, sums);
+    if (more) factors.request(work.tile(next.number, next.entry));
+    work.template store_bytes<N>(tile, sums);
   }
-  return i;
+}
+
+// Tiles of N rows, then those of fewer. totals: as in consume_classes.
+template <int N, class Work>
+__device__ __forceinline__ void consume_byte_classes(BytePipe& p, const Work& work, NextTile& next, uint32_t totals) {
+  constexpr int kNext = N > 32 ? N - 16 : N - 8;  // there are no products of five and of seven groups
+  consume_bytes<N>(p, work, next, __shfl_sync(kAll, totals, kNext / 8 + 1));
+  if constexpr (kNext > 0) consume_byte_classes<kNext>(p, work, next, totals);
 }
 
 // As grouped_product, with work as there, for up to kByteRows rows, and
-//   kScaledSpans      spans that share a scale of the activations: 1 or 2
-//   scales(), scale_at(tile, n)       where the scales of a tile's rows in the nth such spans are
-//   store_bytes<N>(pipe, tile, acc)   instead of store; acc as byte_row says
-// A tile's `end` counts groups of 64 elements.
+//   scales(), first_row(tile)   of the activations
+//   prefetch(tile)               brings nearer what a result is added to
+//   store_bytes<N>(tile, sums)   instead of store; columns as byte_row says
+// A tile's `end` counts stages.
 template <class Work>
-__device__ inline void product_of_bytes(const Work& work, const ByteShape& shape, char* shared, bool waited = false) {
-  static_assert(Work::kScaledSpans == 1 || Work::kScaledSpans == 2);
+__device__ __forceinline__ void product_of_bytes(const Work& work, const ByteShape& shape, char* shared,
+                                                 bool waited = false) {
   BytePipe p(shared, shape);
   if (Work::kWaits == Waits::first) depend();
   if (Work::kWaits == Waits::first || waited) release_next();
@@ -359,18 +248,17 @@ __device__ inline void product_of_bytes(const Work& work, const ByteShape& shape
     produce_bytes(p, work, Work::kWaits == Waits::ahead && !waited);
     return;
   }
-  more_registers<112>();
+  more_registers<112>();  // all that the block began with
+  NextTile next{blockIdx.x, work.total(), {}};
+  if (next.number < next.total) {
+    next.entry = work.entry(next.number);
+    Factors<Work::kOrder>{p.memory + p.factors}.request(work.tile(next.number, next.entry));
+  }
   if constexpr (Work::kRows != 0) {
-    consume_bytes<Work::kRows>(p, work, blockIdx.x, work.total());
-  } else {  // there are no products of five and of seven groups
+    consume_bytes<Work::kRows>(p, work, next, next.total);
+  } else {
     const uint32_t lane = threadIdx.x % 32, totals = lane <= kByteRows / 8 ? work.total(lane) : 0;
-    const auto from = [&](int groups) { return __shfl_sync(kAll, totals, groups); };
-    uint32_t i = consume_bytes<64>(p, work, blockIdx.x, from(7));
-    i = consume_bytes<48>(p, work, i, from(5));
-    i = consume_bytes<32>(p, work, i, from(4));
-    i = consume_bytes<24>(p, work, i, from(3));
-    i = consume_bytes<16>(p, work, i, from(2));
-    consume_bytes<8>(p, work, i, from(1));
+    consume_byte_classes<kByteRows>(p, work, next, totals);
   }
   work.finish();
 }

@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cluster of blocks has a tile of tokens and rows; each block multiplies a part of the width. Then they add up their
 // sums through shared memory, in order, each for some of the tokens.
+//
+// A block converts 64 columns of its tokens to terms while the products of the previous 64 run. The copy engine brings
+// the weights' rows, 32 at a time: so rows are numbered as if each weight had a multiple of 32.
 #include "narrow.cuh"
 
 #include <cooperative_groups.h>
 
 #include "common/matrix.cuh"
+#include "common/wgmma.cuh"
+#include "host/tensor_map.h"
 
 namespace gpu {
 namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = 256, kTokens = 64, kStep = 32, kStages = 3;  // kStep: elements of the width
-constexpr uint32_t kStride = kStep + 8;  // of a row in shared memory, in elements: free of bank conflicts
-constexpr uint32_t kWantedBlocks = 264, kMostParts = 8, kLeastWidth = 128;
+constexpr uint32_t kThreads = 512, kTokens = 128, kRing = 3, kBox = 32;  // kBox: rows
+[[maybe_unused]] constexpr uint32_t kColumns = 64;
+constexpr uint32_t kTermBytes = kTokens * kBoxBytes;  // of 64 columns
+constexpr uint32_t kWantedBlocks = 132, kMostParts = 8, kLeastWidth = 128;
 
-// Eight warps: kGroups groups of 64 rows, times groups of 8 kGroups tokens.
+struct NarrowMaps {
+  CUtensorMap boxes[SWY_LINEAR_MAX_WEIGHTS];
+};
+
+// Four warpgroups: kGroups groups of 64 rows, times groups of kGroups * 32 tokens.
 template <uint32_t kGroups>
 struct Form {
   static constexpr uint32_t kRows = 64 * kGroups, kSums = kRows + 4;  // kSums: floats of a token in `sums`
-  struct Stage {
-    uint16_t w[kRows][kStride];
-    float x[kTokens][kStride];
-  };
-  static_assert(sizeof(float) * kTokens * kSums <= kStages * sizeof(Stage) && sizeof(Stage) % 16 == 0);
+  static constexpr uint32_t kStage = kRows * kBoxBytes;               // a ring of weights, then two times two terms
+  static constexpr uint32_t kBarriers = kRing * kStage + 4 * kTermBytes, kBytes = kBarriers + kRing * 8;
+  static_assert(sizeof(float) * kTokens * kSums <= kBarriers);
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#ifdef SWY_HOPPER
 
 // The weight to which a row, counted over all weights, belongs.
 __device__ inline uint32_t weight_of_row(const Narrow& p, uint32_t row) {
@@ -36,45 +44,17 @@ __device__ inline uint32_t weight_of_row(const Narrow& p, uint32_t row) {
   return i;
 }
 
-// A thread's copies of one step: 16 bytes of kGroups rows, and of two tokens.
+// Requests columns k to k + 63 (two bytes each) of a tile's rows. A warp calls this.
 template <uint32_t kGroups>
-struct Source {
-  using Stage = typename Form<kGroups>::Stage;
-  const uint16_t* w[kGroups];
-  const float* x[2];  // null: zeros
-
-  __device__ Source(const Narrow& p, uint32_t row0, uint32_t token0, uint32_t tokens) {
-    const uint32_t rows = p.first[p.count];
-#pragma unroll
-    for (uint32_t i = 0; i < kGroups; ++i) {
-      const uint32_t at = i * kThreads + threadIdx.x, row = row0 + at / 4, of = weight_of_row(p, min(row, rows - 1));
-      w[i] = row >= rows
-                 ? nullptr
-                 : reinterpret_cast<const uint16_t*>(p.w[of].data) + uint64_t{row - p.first[of]} * p.width + at % 4 * 8;
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t at = i * kThreads + threadIdx.x, token = token0 + at / 8;
-      x[i] = token >= tokens ? nullptr : p.x + uint64_t{token} * p.width + at % 8 * 4;
-    }
-  }
-  __device__ void ask_weights(Stage& to, const Narrow& p, uint32_t k) const {
-#pragma unroll
-    for (uint32_t i = 0; i < kGroups; ++i) {
-      const uint32_t at = i * kThreads + threadIdx.x;
-      const bool in = w[i] != nullptr;
-      copy_later(&to.w[at / 4][at % 4 * 8], in ? static_cast<const void*>(w[i] + k) : p.w[0].data, in);
-    }
-  }
-  __device__ void ask_tokens(Stage& to, const Narrow& p, uint32_t k) const {
-#pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) {
-      const uint32_t at = i * kThreads + threadIdx.x;
-      const bool in = x[i] != nullptr;
-      copy_later(&to.x[at / 8][at % 8 * 4], in ? x[i] + k : p.x, in);
-    }
-  }
-};
+__device__ inline void ask_weights(const Narrow& p, const NarrowMaps& maps, uint32_t row0, uint32_t k, uint32_t to,
+                                   uint32_t barrier) {
+  const uint32_t lane = threadIdx.x, boxes = min(2 * kGroups, (p.first[p.count] - row0) / kBox);
+  if (lane == 0) barrier_expect(barrier, boxes * kBox * kBoxBytes);
+  __syncwarp();
+  if (lane >= boxes) return;
+  const uint32_t row = row0 + lane * kBox, of = weight_of_row(p, row);
+  copy_box(to + lane * kBox * kBoxBytes, maps.boxes[of], k * 2, row - p.first[of], barrier);
+}
 
 // Two neighbouring elements as two bf16 terms, the first in the lower half.
 __device__ inline void two_terms(float2 v, uint32_t& high, uint32_t& low) {
@@ -82,135 +62,193 @@ __device__ inline void two_terms(float2 v, uint32_t& high, uint32_t& low) {
   low = pack_bf16(v.x - low_of(high), v.y - high_of(high));
 }
 
-// acc[m][n] of a warp: 16 rows times 8 tokens each. factors: of the step's columns, if `normed`.
-template <uint32_t kGroups>
-__device__ inline void multiply_step(const typename Form<kGroups>::Stage& b, const float* factors, bool normed,
-                                     float (&acc)[4][kGroups][4]) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, row0 = warp % kGroups * 64,
-                 token0 = warp / kGroups * 8 * kGroups;
+// A thread's elements of 64 columns: four columns of every 32nd token.
+struct TokenColumns {
+  static constexpr uint32_t kEach = kTokens / 32;
+  const float* x;
+  uint32_t token, tokens, column;
+  float4 v[kEach];
+  float factor[4];
+
+  __device__ TokenColumns(const Narrow& p, uint32_t token0, uint32_t of)
+      : token(token0 + threadIdx.x / 16), tokens(of), column(threadIdx.x % 16 * 4) {
+    x = p.x + uint64_t{token} * p.width + column;
+  }
+  __device__ void load(const Narrow& p, uint32_t k) {
+    const bool in = k + column < p.width;
 #pragma unroll
-  for (uint32_t k = 0; k < kStep; k += 16) {
-    uint32_t a[4][4];
-#pragma unroll
-    for (uint32_t m = 0; m < 4; ++m) {
-      load_matrices(a[m], shared_at(&b.w[row0 + m * 16 + lane % 16][k + lane / 16 * 8]));
+    for (uint32_t j = 0; j < kEach; ++j) {
+      v[j] = make_float4(0, 0, 0, 0);
+      if (in && token + j * 32 < tokens) v[j] = *reinterpret_cast<const float4*>(x + uint64_t{j} * 32 * p.width + k);
     }
-    float2 factor[2];
 #pragma unroll
-    for (uint32_t j = 0; j < 2 && normed; ++j) {
-      factor[j] = *reinterpret_cast<const float2*>(factors + k + j * 8 + lane % 4 * 2);
-    }
+    for (uint32_t i = 0; i < 4; ++i) factor[i] = p.normed && in ? p.bias + plain_at(p.norm, k + column + i) : 1.0f;
+  }
+  // Both terms, in the order of the second operand.
+  __device__ void put(char* terms) const {
+    const uint32_t t = threadIdx.x / 16, piece = threadIdx.x % 16;
+    char* to = terms + t * kBoxBytes + ((piece / 2) ^ (t % 8)) * 16 + piece % 2 * 8;
 #pragma unroll
-    for (uint32_t n = 0; n < kGroups; ++n) {
-      uint32_t high[2], low[2];
-#pragma unroll
-      for (uint32_t j = 0; j < 2; ++j) {
-        float2 v = *reinterpret_cast<const float2*>(&b.x[token0 + n * 8 + lane / 4][k + j * 8 + lane % 4 * 2]);
-        if (normed) v.x *= factor[j].x, v.y *= factor[j].y;
-        two_terms(v, high[j], low[j]);
-      }
-#pragma unroll
-      for (uint32_t m = 0; m < 4; ++m) matrix_multiply(acc[m][n], a[m], low[0], low[1]);
-#pragma unroll
-      for (uint32_t m = 0; m < 4; ++m) matrix_multiply(acc[m][n], a[m], high[0], high[1]);
+    for (uint32_t j = 0; j < kEach; ++j) {
+      uint2 high, low;
+      two_terms(make_float2(v[j].x * factor[0], v[j].y * factor[1]), high.x, low.x);
+      two_terms(make_float2(v[j].z * factor[2], v[j].w * factor[3]), high.y, low.y);
+      *reinterpret_cast<uint2*>(to + j * 32 * kBoxBytes) = high;
+      *reinterpret_cast<uint2*>(to + kTermBytes + j * 32 * kBoxBytes) = low;
     }
   }
+};
+
+// Begins acc += weights times terms, 64 columns. `a` must be kept until the products are done.
+template <uint32_t kGroups>
+__device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32_t (&a)[4][4],
+                                        float (&acc)[16 * kGroups]) {
+  constexpr int kN = 32 * kGroups;
+  const uint32_t group = threadIdx.x / 128, lane = threadIdx.x % 32;
+  const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + lane % 16;
+#pragma unroll
+  for (uint32_t s = 0; s < 4; ++s) {
+    load_matrices(a[s], weights + row * kBoxBytes + ((s * 2 + lane / 16) ^ (row % 8)) * 16);
+  }
+  const uint64_t high = rows_descriptor(terms + group / kGroups * kN * kBoxBytes, 8 * kBoxBytes);
+  const uint64_t low = high + kTermBytes / 16;
+#pragma unroll
+  for (uint32_t s = 0; s < 4; ++s) keep(a[s]);
+  products_begin();
+#pragma unroll
+  for (uint32_t s = 0; s < 4; ++s) {
+    matrix_product<kN>(acc, a[s], low + s * 2);
+    matrix_product<kN>(acc, a[s], high + s * 2);
+  }
+  products_commit();
 }
 
 // A block's sums, by tokens, to shared memory.
 template <uint32_t kGroups>
-__device__ inline void put_sums(float* sums, const float (&acc)[4][kGroups][4]) {
-  const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+__device__ inline void put_sums(float* sums, const float (&acc)[16 * kGroups]) {
+  const uint32_t group = threadIdx.x / 128, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + g,
+                 token = group / kGroups * 32 * kGroups + t * 2;
 #pragma unroll
-  for (uint32_t m = 0; m < 4; ++m) {
+  for (uint32_t n = 0; n < 4 * kGroups; ++n) {
 #pragma unroll
-    for (uint32_t n = 0; n < kGroups; ++n) {
-#pragma unroll
-      for (uint32_t i = 0; i < 4; ++i) {
-        const uint32_t row = warp % kGroups * 64 + m * 16 + g + i / 2 * 8;
-        const uint32_t token = warp / kGroups * 8 * kGroups + n * 8 + t * 2 + i % 2;
-        sums[token * Form<kGroups>::kSums + row] = acc[m][n][i];
-      }
+    for (uint32_t i = 0; i < 4; ++i) {
+      sums[(token + n * 8 + i % 2) * Form<kGroups>::kSums + row + i / 2 * 8] = acc[4 * n + i];
     }
   }
 }
 
-__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float sum) {
-  const uint32_t i = weight_of_row(p, row), width = p.first[i + 1] - p.first[i];
-  const float product = p.inverse == nullptr ? sum : sum * p.inverse[token];
-  p.y[i][uint64_t{token} * width + row - p.first[i]] = product + bias_at(p.biases[i], row - p.first[i]);
+// Four neighbouring rows of one weight.
+__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4 sum) {
+  const uint32_t i = weight_of_row(p, row), of = row - p.first[i], rows = p.w[i].rows;
+  const float by = p.inverse == nullptr ? 1.0f : p.inverse[token], v[4] = {sum.x, sum.y, sum.z, sum.w};
+  float out[4];
+#pragma unroll
+  for (uint32_t e = 0; e < 4; ++e) out[e] = v[e] * by + (of + e < rows ? bias_at(p.biases[i], of + e) : 0.0f);
+  float* y = p.y[i] + uint64_t{token} * rows + of;
+  if (rows % 4 == 0 && of < rows) {
+    *reinterpret_cast<float4*>(y) = make_float4(out[0], out[1], out[2], out[3]);
+    return;
+  }
+#pragma unroll
+  for (uint32_t e = 0; e < 4; ++e) {
+    if (of + e < rows) y[e] = out[e];
+  }
 }
 
-// Adds up the cluster's sums of this block's share of the tokens.
+// Adds up the cluster's sums of this block's share of the tokens. The loads of a thread are all issued before the first
+// result is used, since a store may be to what a later load reads.
 template <uint32_t kGroups>
 __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0, uint32_t row0, uint32_t tokens,
-                                 float* sums) {
+                                 const float* sums) {
   using F = Form<kGroups>;
+  constexpr uint32_t kAtOnce = 2, kFours = F::kRows / 4;
   const auto cluster = cg::this_cluster();
   cluster.sync();
   const uint32_t share = kTokens / p.parts, rows = p.first[p.count];
-  for (uint32_t i = threadIdx.x; i < share * F::kRows; i += kThreads) {
-    const uint32_t at = part * share + i / F::kRows, row = i % F::kRows;
-    float own[kMostParts];  // all loads are issued before the first result is used
+  for (uint32_t first = threadIdx.x; first < share * kFours; first += kThreads * kAtOnce) {
+    float4 own[kAtOnce][kMostParts];
 #pragma unroll
-    for (uint32_t j = 0; j < kMostParts; ++j) {
-      own[j] = j < p.parts ? *cluster.map_shared_rank(&sums[at * F::kSums + row], j) : 0.0f;
+    for (uint32_t n = 0; n < kAtOnce; ++n) {
+      const uint32_t i = min(first + n * kThreads, share * kFours - 1), at = part * share + i / kFours;
+#pragma unroll
+      for (uint32_t j = 0; j < kMostParts; ++j) {
+        own[n][j] = make_float4(0, 0, 0, 0);
+        if (j >= p.parts) continue;
+        own[n][j] = *reinterpret_cast<const float4*>(
+            cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + i % kFours * 4]), j));
+      }
     }
-    float sum = 0;
 #pragma unroll
-    for (uint32_t j = 0; j < kMostParts; ++j) sum += own[j];
-    if (token0 + at < tokens && row0 + row < rows) put(p, token0 + at, row0 + row, sum);
+    for (uint32_t n = 0; n < kAtOnce; ++n) {
+      const uint32_t i = first + n * kThreads, at = part * share + i / kFours, row = row0 + i % kFours * 4;
+      float4 sum = own[n][0];
+#pragma unroll
+      for (uint32_t j = 1; j < kMostParts; ++j) {
+        sum.x += own[n][j].x, sum.y += own[n][j].y, sum.z += own[n][j].z, sum.w += own[n][j].w;
+      }
+      if (i < share * kFours && token0 + at < tokens && row < rows) put(p, token0 + at, row, sum);
+    }
   }
   cluster.sync();  // no block exits while another reads its shared memory
 }
 
 #endif
 
-// blockIdx.x: 64 tokens times the parts of the width, a cluster; y: 64 kGroups rows.
+// blockIdx.x: 128 tokens times the parts of the width, a cluster; y: 64 kGroups rows.
 template <uint32_t kGroups>
-__global__ void __launch_bounds__(kThreads, 2) narrow_product(const __grid_constant__ Narrow p, const swy_step* step) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__global__ void __launch_bounds__(kThreads, 1)
+    narrow_product(const __grid_constant__ Narrow p, const __grid_constant__ NarrowMaps maps, const swy_step* step) {
+#ifdef SWY_HOPPER
   using F = Form<kGroups>;
-  extern __shared__ uint4 memory[];
-  auto* stages = reinterpret_cast<typename F::Stage*>(memory);
-  float* factors = reinterpret_cast<float*>(stages + kStages);
-  const uint32_t tokens = step_rows(step, p.domain), part = blockIdx.x % p.parts;
-  const uint32_t token0 = blockIdx.x / p.parts * kTokens, row0 = blockIdx.y * F::kRows;
-  const uint32_t all = p.width / kStep, begin = all * part / p.parts, end = all * (part + 1) / p.parts;
-  const Source<kGroups> from(p, row0, token0, tokens);
-#pragma unroll
-  for (uint32_t i = 0; i + 1 < kStages; ++i) {
-    if (begin + i < end) from.ask_weights(stages[i], p, (begin + i) * kStep);
+  extern __shared__ __align__(1024) char memory_of_narrow[];
+  char* terms = memory_of_narrow + kRing * F::kStage;
+  const uint32_t base = shared_at(memory_of_narrow), barriers = base + F::kBarriers;
+  const uint32_t part = blockIdx.x % p.parts, token0 = blockIdx.x / p.parts * kTokens, row0 = blockIdx.y * F::kRows;
+  const uint32_t all = (p.width + kColumns - 1) / kColumns, begin = all * part / p.parts;
+  const uint32_t steps = all * (part + 1) / p.parts - begin;
+  const auto ask = [&](uint32_t i) {
+    if (threadIdx.x >= 32 || i >= steps) return;
+    const uint32_t slot = i % kRing;
+    ask_weights<kGroups>(p, maps, row0, (begin + i) * kColumns, base + slot * F::kStage, barriers + slot * 8);
+  };
+  if (threadIdx.x == 0) {
+    for (uint32_t i = 0; i < kRing; ++i) barrier_init(barriers + i * 8, 1);
+    publish_barriers();
   }
-  for (uint32_t k = threadIdx.x; p.normed && k < (end - begin) * kStep; k += kThreads) {
-    factors[k] = p.bias + plain_at(p.norm, begin * kStep + k);
-  }
+  __syncthreads();
+  for (uint32_t i = 0; i < kRing; ++i) ask(i);
   depend();
-  release_next();          // not earlier: the next kernel may rely on everything that this one waited for
+  release_next();  // not earlier: the next kernel may rely on everything that this one waited for
+  const uint32_t tokens = step_rows(step, p.domain);
   if (token0 >= tokens) {  // the whole cluster
-    copies_end();
-    copies_wait<0>();
+    for (uint32_t i = 0; i < min(kRing, steps); ++i) barrier_wait(barriers + i * 8, 0);
     return;
   }
+  TokenColumns x(p, token0, tokens);
+  x.load(p, begin * kColumns);
+  x.put(terms);
+  if (steps > 1) x.load(p, (begin + 1) * kColumns);
+  float acc[16 * kGroups];
 #pragma unroll
-  for (uint32_t i = 0; i + 1 < kStages; ++i) {
-    if (begin + i < end) from.ask_tokens(stages[i], p, (begin + i) * kStep);
-    copies_end();
+  for (float& sum : acc) sum = 0;
+  for (uint32_t i = 0; i < steps; ++i) {
+    const uint32_t slot = i % kRing;
+    stores_visible_to_copies();
+    __syncthreads();  // this step's terms are there, and everyone is done with the step before
+    if (i != 0) ask(i - 1 + kRing);
+    barrier_wait(barriers + slot * 8, i / kRing % 2);
+    uint32_t a[4][4];
+    multiply_columns<kGroups>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * kTermBytes, a, acc);
+    if (i + 1 < steps) x.put(terms + (i + 1) % 2 * 2 * kTermBytes);
+    if (i + 2 < steps) x.load(p, (begin + i + 2) * kColumns);
+    products_wait<0>();
+#pragma unroll
+    for (uint32_t s = 0; s < 4; ++s) keep(a[s]);
+    keep(acc);
   }
-  float acc[4][kGroups][4] = {};
-  for (uint32_t i = begin; i < end; ++i) {
-    copies_wait<kStages - 2>();
-    __syncthreads();  // this step has arrived, and everyone has read the one before
-    if (const uint32_t next = i + kStages - 1; next < end) {
-      from.ask_weights(stages[(next - begin) % kStages], p, next * kStep);
-      from.ask_tokens(stages[(next - begin) % kStages], p, next * kStep);
-    }
-    copies_end();
-    multiply_step<kGroups>(stages[(i - begin) % kStages], factors + (i - begin) * kStep, p.normed, acc);
-  }
-  copies_wait<0>();
   __syncthreads();
-  float* sums = reinterpret_cast<float*>(memory);
+  float* sums = reinterpret_cast<float*>(memory_of_narrow);
   put_sums<kGroups>(sums, acc);
   put_total<kGroups>(p, part, token0, row0, tokens, sums);
 #endif
@@ -225,23 +263,26 @@ uint32_t parts_of(uint32_t tokens, uint32_t row_tiles, uint32_t width) {
 }
 
 template <uint32_t kGroups>
-swy_status record_groups(const Recording& r, Narrow& p, uint32_t tokens) {
+swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, uint32_t tokens) {
   using F = Form<kGroups>;
   const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows);
   p.parts = parts_of(tokens, row_tiles, p.width);
-  const uint64_t factors = p.normed ? (p.width / kStep / p.parts + 1) * kStep * sizeof(float) : 0;
   return launch_clusters(r, narrow_product<kGroups>, p.parts, dim3(ceil_div(tokens, kTokens) * p.parts, row_tiles),
-                         kThreads, kStages * sizeof(typename F::Stage) + factors, p, r.list.step);
+                         kThreads, F::kBytes, p, maps, r.list.step);
 }
 
 }  // namespace
 
 swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
+  NarrowMaps maps{};
   p.first[0] = 0;
-  for (uint32_t i = 0; i < p.count; ++i) p.first[i + 1] = p.first[i] + p.w[i].rows;
+  for (uint32_t i = 0; i < p.count; ++i) {
+    p.first[i + 1] = p.first[i] + ceil_div(p.w[i].rows, kBox) * kBox;
+    SWY_CUDA_TRY(map_boxes(p.w[i], kBox, &maps.boxes[i], r.error));
+  }
   const uint32_t rows = p.first[p.count];
-  if (rows <= 64) return record_groups<1>(r, p, tokens);
-  return rows <= 128 ? record_groups<2>(r, p, tokens) : record_groups<4>(r, p, tokens);
+  if (rows <= 64) return record_groups<1>(r, p, maps, tokens);
+  return rows <= 128 ? record_groups<2>(r, p, maps, tokens) : record_groups<4>(r, p, maps, tokens);
 }
 
 }  // namespace gpu

@@ -14,7 +14,7 @@ struct Narrow {
   float* y[SWY_LINEAR_MAX_WEIGHTS];
   Weight w[SWY_LINEAR_MAX_WEIGHTS];
   Bias biases[SWY_LINEAR_MAX_WEIGHTS];
-  uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // row of all
+  uint32_t first[SWY_LINEAR_MAX_WEIGHTS + 1];  // row of all, as record_narrow numbers them
   Weight norm;                                 // the elements of x are multiplied by this plus bias
   bool normed;
   float bias;

@@ -44,7 +44,7 @@ struct swy_device {
   uint64_t block_memory = 0;  // shared memory that a block may have
   gpu::Rates rates;
   bool kv_bf16 = true;
-  bool bytes = false;   // prompts by the kernels *.bytes
+  bool bytes = true;    // prompts by the kernels *.bytes
   bool pooled = false;  // the driver has pools of memory
   cudaStream_t stream = nullptr;
   std::vector<swy_kernel> kernels;

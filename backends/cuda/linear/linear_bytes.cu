@@ -12,72 +12,69 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kLeastRows = 257;  // of a bucket; with fewer, the columns are divided among blocks elsewhere
-constexpr uint32_t kScaledSpansOfRow = 2, kConverted = 2048;  // elements of a row that a block converts at once
 
 struct ByteLinear {
-  GroupedLinear g;    // x: panels of bytes
-  uint32_t groups;    // of 64 columns
-  ByteScales scales;  // [spans / kScaledSpansOfRow][rows of groups]
+  GroupedLinear g;  // x: panels of bytes
+  uint32_t stages;
+  ByteScales scales;
 };
 struct ByteInput {
   GroupedRows g;
   ByteScales scales;
 };
 
+// A row of x, with the norm's weights. Its factor changes all elements alike, so the bytes do not depend on it.
+struct InputRow {
+  const GroupedRows& p;
+  const float* x;
+  uint32_t row, width;
+  const ByteScales& scales;
+  static constexpr bool kSums = true;
+  float sum = 0;  // of squares
+  bool scaled = false;
+
+  __device__ void load(uint32_t k, float (&v)[8]) {
+    load_floats(x + k, v);
+    if (!p.normed) return;
+    float of[8];
+    load_plain(p.norm, k, of);
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      if (!scaled) sum = fmaf(v[i], v[i], sum);
+      v[i] *= p.bias + of[i];
+    }
+  }
+  __device__ void put_scale(float scale) {
+    const float factor = p.normed ? rsqrtf(sum / static_cast<float>(width) + p.eps) : 1;
+    scaled = true;
+    if (threadIdx.x != 0) return;
+    scales.last[row] = scale * factor;
+    if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
+  }
+  __device__ void put_change(uint32_t stage, uint16_t change) const {
+    scales.changes[stage * scales.rows + row] = change;
+  }
+  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
+    *reinterpret_cast<uint4*>(p.y + piece_in_panels(span, p.groups, row, piece)) = bytes;
+  }
+};
+
 // blockIdx.x: row. As panel_rows.
-__global__ void __launch_bounds__(256) byte_rows(const __grid_constant__ ByteInput b, const swy_step* step) {
-  __shared__ float scratch[32];
-  __shared__ uint4 bytes[kConverted / 16];
+__global__ void __launch_bounds__(kRowWarps * 32) byte_rows(const __grid_constant__ ByteInput b, const swy_step* step) {
+  __shared__ RowMemory<kRowWarps> memory;
   const GroupedRows& p = b.g;
+  const uint32_t row = blockIdx.x;
   release_next();  // the next kernel requests its weights, then waits for this one, which waits for earlier ones
   depend();
-  const uint32_t row = blockIdx.x, warp = threadIdx.x / 32;
   if (row >= step_rows(step, p.domain)) return;
-  const float* x = p.x + uint64_t{row} * p.width;
-  float factor = 1;
-  if (p.normed) {
-    float squares = 0;
-    for (uint32_t k = threadIdx.x * 4; k < p.width; k += blockDim.x * 4) {  // the width is a multiple of four
-      const float4 v = *reinterpret_cast<const float4*>(x + k);
-      squares = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, squares))));
-    }
-    factor = rsqrtf(block_sum(squares, scratch) / static_cast<float>(p.width) + p.eps);
-    if (p.inverse != nullptr && threadIdx.x == 0) p.inverse[row] = factor;
-  }
-  for (uint32_t first = 0; first < p.width; first += kConverted) {
-    const uint32_t k = first + threadIdx.x * 8;
-    float v[8] = {};
-    if (k < p.width) {
-      const float4 low = *reinterpret_cast<const float4*>(x + k), high = *reinterpret_cast<const float4*>(x + k + 4);
-      v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z,
-      v[7] = high.w;
-#pragma unroll
-      for (uint32_t i = 0; i < 8 && p.normed; ++i) v[i] *= factor * (p.bias + plain_at(p.norm, k + i));
-    }
-    float largest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
-    static_assert(kScaledSpansOfRow * kSpan == 32 * 8);
-    const float2 scale = byte_scale(warp_max(largest));
-    const uint2 eight = eight_bytes(v, scale.y);
-    uint32_t* at = reinterpret_cast<uint32_t*>(bytes) + (threadIdx.x / 16 * kSpan + byte_place(threadIdx.x % 16)) / 4;
-    if (first != 0) __syncthreads();  // earlier bytes have been read
-    at[0] = eight.x, at[4] = eight.y;
-    const uint32_t n = first / (32 * 8) + warp;
-    if (n * 32 * 8 < p.width && threadIdx.x % 32 == 0) put_scale(b.scales, uint64_t{n} * p.groups * 8 + row, scale);
-    __syncthreads();
-    const uint32_t piece = threadIdx.x, span = first / kSpan + piece / 8;
-    if (piece >= kConverted / 16 || span * kSpan >= p.width) continue;
-    uint8_t* panel = p.y + (uint64_t{span} * p.groups + row / 8) * kBytePanel;
-    *reinterpret_cast<uint4*>(panel + byte_in_panel(row, piece % 8 * 16)) = bytes[piece];
-  }
+  InputRow of{p, p.x + uint64_t{row} * p.width, row, p.width, b.scales};
+  convert_row<4>(of, memory);
 }
 
 #ifdef SWY_HOPPER
 
 template <int N>
 struct LinearBytes : LinearWork<N> {
-  static constexpr uint32_t kScaledSpans = kScaledSpansOfRow;
   const ByteLinear& b;
 
   __device__ LinearBytes(const ByteLinear& of, const GroupedLinearWeights& w, uint32_t rows)
@@ -86,30 +83,58 @@ struct LinearBytes : LinearWork<N> {
     GroupedTile t = LinearWork<N>::tile(number, entry);
     t.x = b.g.x + uint64_t{t.what.y} * kSpan;
     t.span_stride = uint64_t{b.g.groups} * kBytePanel;
-    t.end = b.groups;
+    t.end = b.stages;
     return t;
   }
   __device__ const ByteScales& scales() const { return b.scales; }
-  __device__ uint64_t scale_at(const GroupedTile& t, uint32_t n) const {
-    return uint64_t{n} * b.g.groups * 8 + t.what.y;
+  __device__ uint32_t first_row(const GroupedTile& t) const { return t.what.y; }
+  __device__ void prefetch(const GroupedTile& tile) const {
+    constexpr uint32_t kLine = 32;  // floats
+    if (this->p.residual == nullptr) return;
+    for (uint32_t i = threadIdx.x; i < N * kTileRowsOfWeight / kLine; i += kByteConsumers) {
+      const uint32_t row = tile.what.y + i / (kTileRowsOfWeight / kLine);
+      const uint32_t column = tile.what.z + i % (kTileRowsOfWeight / kLine) * kLine;
+      if (row < this->rows && column < tile.what.w)
+        prefetch_line(this->p.residual + uint64_t{row} * tile.what.w + column);
+    }
   }
   // Lanes g and g + 1 have two of four neighbouring columns each, for two rows. They exchange half of them, so that
-  // each writes four neighbours of a row.
+  // each writes four neighbours of a row. What is added is loaded for several rows before any is stored, since a store
+  // may be to what a later load reads.
   template <int>
-  __device__ void store_bytes(const BytePipe&, const GroupedTile& tile, const float (&acc)[N / 2]) const {
+  __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
+    constexpr int kAtOnce = 4;
     const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const bool odd = g % 2 != 0;
-    const uint32_t column = tile.what.z + threadIdx.x / 32 * 16 + g / 2 * 4;
+    const uint32_t column = tile.what.z + threadIdx.x / 32 * 16 + g / 2 * 4,
+                   first = tile.what.y + t * 2 + (odd ? 1 : 0);
+    const uint32_t width = tile.what.w;
+    float* y = this->p.y[tile.what.x] + column;
+    const float* residual = this->p.residual == nullptr ? nullptr : this->p.residual + column;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
-      float v[4];
+    for (int m = 0; m < N / 8; m += kAtOnce) {
+      float4 old[kAtOnce];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float first = acc[4 * n + 2 * h], second = acc[4 * n + 2 * h + 1];
-        const float own = odd ? second : first, got = __shfl_xor_sync(kAll, odd ? first : second, 4);
-        v[h] = odd ? got : own, v[2 + h] = odd ? own : got;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const uint32_t row = first + (m + i) * 8;
+        const bool there = residual != nullptr && row < this->rows && column < width;
+        old[i] = there ? *reinterpret_cast<const float4*>(residual + uint64_t{row} * width) : float4{};
       }
-      this->put_four(tile, tile.what.y + n * 8 + t * 2 + (odd ? 1 : 0), column, v);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        float of[4], v[4];
+        sums.four(m + i, of);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float own = odd ? of[2 * h + 1] : of[2 * h];
+          const float got = __shfl_xor_sync(kAll, odd ? of[2 * h] : of[2 * h + 1], 4);
+          v[h] = odd ? got : own, v[2 + h] = odd ? own : got;
+        }
+        const uint32_t row = first + (m + i) * 8;
+        if (row >= this->rows || column >= width) continue;
+        *reinterpret_cast<float4*>(y + uint64_t{row} * width) =
+            make_float4(v[0] + old[i].x, v[1] + old[i].y, v[2] + old[i].z, v[3] + old[i].w);
+      }
     }
   }
 };
@@ -121,9 +146,8 @@ __global__ void __launch_bounds__(kByteThreads, 1)
     linear_bytes(const __grid_constant__ ByteLinear p, const __grid_constant__ GroupedLinearWeights w,
                  const ByteShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
-  extern __shared__ uint4 shared[];
-  product_of_bytes(LinearBytes<N>(p, w, step_rows(step, p.g.domain)), shape, reinterpret_cast<char*>(shared),
-                   p.g.beside);
+  extern __shared__ __align__(1024) char memory_of_bytes[];
+  product_of_bytes(LinearBytes<N>(p, w, step_rows(step, p.g.domain)), shape, memory_of_bytes, p.g.beside);
   if (p.g.beside) depend();
 #endif
 }
@@ -133,16 +157,16 @@ uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(o
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
 // Rows of activations per tile, and the estimated time in hundredths of a microsecond on an H200: rounds over all
-// multiprocessors, each of which takes the time of its rows and of 40 more.
+// multiprocessors, each of which takes the time of its rows and of 60 more.
 struct Tiling {
   uint32_t rows;
   uint64_t time;
 };
 Tiling tiling(const swy_op& op, uint32_t steps, uint32_t processors) {
   Tiling best{0, UINT64_MAX};
-  for (const uint32_t n : {64u, 48u, 32u}) {
+  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
     const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), processors);
-    const uint64_t time = rounds * spans_of(op) * (n + 40) * 17 / 20;
+    const uint64_t time = rounds * spans_of(op) * (n + 60) / 2;
     if (time < best.time) best = {n, time};
   }
   return best;
@@ -156,16 +180,6 @@ uint32_t steps_of(const swy_op& op) {
   return steps;
 }
 
-// The most groups of a row of a weight that is not narrow.
-uint32_t scale_groups(const swy_op& op) {
-  uint32_t most = 1;
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
-    const swy_tensor& t = *op.weights[i];
-    if (!narrow(t) && t.group != 0) most = std::max(most, ceil_div(t.dims[t.rank - 1], t.group));
-  }
-  return most;
-}
-
 // Layout of the workspace.
 struct Parts {
   uint8_t* panels;
@@ -175,9 +189,8 @@ struct Parts {
 Parts place(Arena& arena, const swy_op& op) {
   const uint32_t rows = rows_of(op), groups = ceil_div(rows, 8);
   Parts p{};
-  p.panels = arena.take<uint8_t>(uint64_t{spans_of(op)} * groups * kBytePanel);
-  const uint64_t scales = uint64_t{ceil_div(spans_of(op), kScaledSpansOfRow)} * groups * 8;
-  p.scales.scale = arena.take<float>(scales), p.scales.inverse = arena.take<float>(scales);
+  p.panels = arena.take<uint8_t>(uint64_t{byte_spans(width_of(op))} * groups * kBytePanel);
+  p.scales = take_scales(arena, uint64_t{groups} * 8, width_of(op));
   p.inverse = arena.take<float>(rows);
   return p;
 }
@@ -219,7 +232,7 @@ swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Parts parts = place(arena, r.op);
   const ByteInput x = input_of(r, parts);
-  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), 256, 0, x, r.list.step));
+  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
   ByteLinear p{};
   SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
   GroupedLinearWeights w{};
@@ -240,9 +253,12 @@ swy_status record_bytes(const Recording& r) {
   p.scales = parts.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
-  p.groups = width_of(r.op) / kByteGroup;
-  const ByteShape shape = byte_shape(r.device().block_memory, scale_groups(r.op), 0);
-  const auto kernel = n == 64 ? linear_bytes<64> : n == 48 ? linear_bytes<48> : linear_bytes<32>;
+  p.stages = byte_stages(width_of(r.op));
+  const ByteShape shape = byte_shape(r.device().block_memory, width_of(r.op), n);
+  const auto kernel = n == 128  ? linear_bytes<128>
+                      : n == 96 ? linear_bytes<96>
+                      : n == 64 ? linear_bytes<64>
+                                : linear_bytes<32>;
   return launch(r, kernel, std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(), p, w,
                 shape, r.list.step);
 }
@@ -251,8 +267,9 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
-  if (!device.bytes)
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off; --set cuda.bytes=1 turns it on");
+  if (!device.bytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
+  }
   if (rows_of(op) < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
                      rows_of(op));
@@ -263,8 +280,8 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be multiplied as bytes: i4 in groups of whole 64s is needed", i);
   }
-  if (byte_shape(device.block_memory, scale_groups(op), 0).stages == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the scales of %u groups do not fit", scale_groups(op));
+  if (byte_shape(device.block_memory, width_of(op), kByteRows).stages == 0) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", width_of(op));
   }
   if (steps_of(op) != 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "no weight of many rows");

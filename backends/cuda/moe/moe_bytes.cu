@@ -6,6 +6,7 @@
 
 #include "grouped/narrow.cuh"
 #include "moe_combine.cuh"
+#include "moe_scaled_bytes.h"
 
 namespace gpu {
 namespace {
@@ -18,9 +19,11 @@ uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
 
 bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
 
-ByteScales take_scales(Arena& arena, uint64_t n) {
-  float* scale = arena.take<float>(n);
-  return {scale, arena.take<float>(n)};
+// Whether experts have many rows on average: more than a tile of scaled_bytes.cuh, twice. Between 42 rows, where that
+// is faster, and 256, where it is not, nothing was measured.
+bool many_rows(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  return uint64_t{rows_of(op)} * a.top_k >= uint64_t{a.experts} * 128;
 }
 
 // Layout of the workspace after the operands.
@@ -38,10 +41,12 @@ void place(ByteMixture& b, Arena& arena, const swy_op& op) {
   g.tiles = arena.take<uint4>(pairs / kByteRows + std::min(a.experts, pairs) + ceil_div(rows, kByteRows) + 1);
   g.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
   g.pairs = arena.take<uint16_t>(uint64_t{g.groups} * 8 * spans_of(hidden) * kSpan);
-  g.x = reinterpret_cast<uint8_t*>(g.pairs);  // half as large, and read before
-  g.h = arena.take<uint8_t>(uint64_t{spans_of(width)} * g.groups * kBytePanel);
-  b.x_scales = take_scales(arena, uint64_t{ceil_div(spans_of(hidden), kScaledSpansOfX)} * g.groups * 8);
-  b.h_scales = take_scales(arena, uint64_t{spans_of(width)} * g.groups * 8);
+  g.x = reinterpret_cast<uint8_t*>(g.pairs);  // not larger, and read before
+  g.h = arena.take<uint8_t>(uint64_t{byte_spans(width)} * g.groups * kBytePanel);
+  b.h_width = spans_of(width) * kSpan;
+  b.h = arena.take<uint16_t>(uint64_t{g.groups} * 8 * b.h_width);
+  b.x_scales = take_scales(arena, uint64_t{g.groups} * 8, hidden);
+  b.h_scales = take_scales(arena, uint64_t{g.groups} * 8, width);
 }
 
 swy_status record_logits(const Recording& r, const Mixture& m) {
@@ -55,8 +60,6 @@ swy_status record_logits(const Recording& r, const Mixture& m) {
   n.domain = m.domain;
   return record_narrow(r, n, rows_of(r.op));
 }
-
-uint32_t most_groups(const Weight& w, const Weight& shared) { return std::max(w.groups, shared.groups); }
 
 swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const Mixture& m = b.g.m;
@@ -72,16 +75,19 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   }
   const uint32_t parts = shared ? kRouted | kShared : kRouted;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const ByteShape of_hidden =
-      byte_shape(r.device().block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
-  const ByteShape of_width = byte_shape(r.device().block_memory, most_groups(m.down, m.shared_down), 0);
-  SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts,
-                      spans_of(std::max(m.width, m.shared_width)), of_hidden));
+  const uint32_t width = std::max(m.width, m.shared_width);
+  const ByteShape of_hidden = byte_shape(r.device().block_memory, m.hidden, b.g.most_rows);
+  const ByteShape of_width = byte_shape(r.device().block_memory, width, b.g.most_rows);
+  SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts, spans_of(width),
+                      of_hidden));
+  SWY_CUDA_TRY(
+      launch(r, h_bytes, ceil_div(b.g.groups * 8, kRowWarps * kSortedRows), kRowWarps * 32, 0, b, r.list.step));
   return launch(r, down_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
                 ceil_div(m.hidden, kTileRowsOfWeight), of_width);
 }
 
 swy_status record_bytes(const Recording& r) {
+  if (!many_rows(r.op)) return scaled::record_mixture(r);
   Arena arena(r.operands.workspace());
   ByteMixture b{};
   b.g.m = mixture_of(r, arena, false);
@@ -91,11 +97,8 @@ swy_status record_bytes(const Recording& r) {
     SWY_CUDA_TRY(record_logits(r, b.g.m));
     SWY_CUDA_TRY(record_choice(r, b.g.m, rows));
   }
-  b.g.counts = take_counters(r.list, b.g.m.experts, r.error);
-  if (b.g.counts == nullptr) return SWY_UNSUPPORTED;
-  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * b.g.m.top_k, 256), 256, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
-  SWY_CUDA_TRY(launch(r, gather_bytes, rows, 256, 0, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, gather_bytes, rows, kRowWarps * 32, 0, b, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
   return launch(r, combine_grouped, rows, 256, 0, b.g, r.list.step);
 }
@@ -104,8 +107,9 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (!is_hopper(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
   }
-  if (!device.bytes)
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off; --set cuda.bytes=1 turns it on");
+  if (!device.bytes) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
+  }
   if (rows_of(op) < kLeastRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
                      rows_of(op));
@@ -120,13 +124,9 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) && !readable_in_pieces(swy::tensor(op, "router"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
-  const auto groups = [](const swy_tensor& t) { return t.group == 0 ? 1 : ceil_div(t.dims[t.rank - 1], t.group); };
-  uint32_t most = std::max(groups(swy::tensor(op, "gate_up")), groups(swy::tensor(op, "down")));
-  if (a.shared_width != 0) {
-    most = std::max({most, groups(swy::tensor(op, "shared_gate_proj")), groups(swy::tensor(op, "shared_down_proj"))});
-  }
-  if (byte_shape(device.block_memory, most, kGateUpStaging).stages == 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the scales of %u groups do not fit", most);
+  const uint32_t widest = std::max({static_cast<uint32_t>(hidden_of(op)), a.width, a.shared_width});
+  if (many_rows(op) ? byte_shape(device.block_memory, widest, kByteRows).stages == 0 : !scaled::fits(device, op)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", widest);
   }
   if (a.experts > kMostSorted || hidden_of(op) % 8 != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
@@ -140,9 +140,10 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
 double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const MixtureWork work = mixture_work(op);
   return 20 + device.rates.bytes(2 * row_bytes(op) + work.weight_bytes, 3.9e6) +
-         device.rates.products(work.multiply_adds, 250e6);
+         device.rates.products(work.multiply_adds, many_rows(op) ? 270e6 : 250e6);
 }
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
+  if (!many_rows(op)) return scaled::workspace(op);
   Arena arena(nullptr);
   ByteMixture b{};
   place(b, arena, op);

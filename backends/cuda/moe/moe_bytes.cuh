@@ -2,7 +2,8 @@
 // Kernels of MOE for many rows on Hopper with activations as bytes (bytes.cuh): those of moe_grouped.cuh, but for
 //
 //   gather_bytes   x as panels of bytes, in sorted order, with scales
-//   gate_up_bytes  h = silu(gate) * up, likewise
+//   gate_up_bytes  h = silu(gate) * up, in bf16
+//   h_bytes        h as panels of bytes, with scales. A row is spread over blocks of gate_up_bytes, and has one scale
 //   down_bytes
 #pragma once
 
@@ -11,174 +12,197 @@
 
 namespace gpu {
 
+constexpr uint32_t kSortedRows = 4;  // of a warp of h_bytes
+
 struct ByteMixture {
-  GroupedMixture g;     // x and h: panels of bytes
-  ByteScales x_scales;  // [spans of hidden / kScaledSpansOfX][rows of groups]
-  ByteScales h_scales;  // [spans of width][rows of groups]
+  GroupedMixture g;  // x and h: panels of bytes
+  ByteScales x_scales, h_scales;
+  uint16_t* h;  // bf16 [rows of groups][h_width]; of eight columns first the even ones, then the odd ones
+  uint32_t h_width;
 };
 
-constexpr uint32_t kScaledSpansOfX = 2;
-constexpr uint32_t kGathered = 2048;             // elements of a row that a block converts at once
-constexpr uint32_t kStagedRow = kSpan * 2 + 16;  // bytes: lanes that write together have no bank conflicts
-constexpr uint32_t kGateUpStaging = kByteRows * (kStagedRow + kSpan);  // a tile's rows in bf16, and as bytes
+// A row of x, for all its places.
+struct GatheredRow {
+  const ByteMixture& b;
+  const float* x;
+  const uint32_t* to;  // [slots]
+  uint32_t width, slots;
+  static constexpr bool kSums = true;
+  float sum = 0;  // of the shared expert's factor
+  bool scaled = false;
+
+  __device__ void load(uint32_t k, float (&v)[8]) {
+    load_floats(x + k, v);
+    if (!mixes() || scaled) return;
+    float of[8];
+    load_plain(b.g.m.shared_mix, k, of);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = fmaf(v[i], of[i], sum);
+  }
+  // Whether `load` adds up the factor; quantized weights need another pass.
+  __device__ bool mixes() const { return b.g.m.shared_width != 0 && is_plain(b.g.m.shared_mix); }
+  __device__ void put_scale(float scale) {
+    for (uint32_t s = threadIdx.x; s < slots; s += kRowWarps * 32) b.x_scales.last[to[s]] = scale;
+    scaled = true;
+  }
+  __device__ void put_change(uint32_t stage, uint16_t change) const {
+    for (uint32_t s = 0; s < slots; ++s) b.x_scales.changes[stage * b.x_scales.rows + to[s]] = change;
+  }
+  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
+    for (uint32_t s = 0; s < slots; ++s) {
+      *reinterpret_cast<uint4*>(b.g.x + piece_in_panels(span, b.g.groups, to[s], piece)) = bytes;
+    }
+  }
+};
 
 // blockIdx.x: row. As gather.
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(kRowWarps * 32)
     gather_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
   __shared__ uint32_t to[kMostSlots];
-  __shared__ float scratch[32];
-  __shared__ uint4 bytes[kGathered / 16];
+  __shared__ RowMemory<kRowWarps> memory;
   const GroupedMixture& p = b.g;
+  const uint32_t lane = threadIdx.x, row = blockIdx.x;
   depend();
   release_next();
-  const uint32_t row = blockIdx.x, slots = p.slots(), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= step_rows(step, p.m.domain)) return;
-  if (threadIdx.x < slots) {
-    to[threadIdx.x] =
-        threadIdx.x < p.m.top_k ? sorted_row(p, row * p.m.top_k + threadIdx.x) : p.begins[p.m.experts] * 8 + row;
-    p.places[row * slots + threadIdx.x] = to[threadIdx.x];
+  const uint32_t slots = p.slots();
+  if (lane < slots) {  // read behind convert_row's barrier
+    to[lane] = lane < p.m.top_k ? sorted_row(p, row * p.m.top_k + lane) : p.begins[p.m.experts] * 8 + row;
+    p.places[row * slots + lane] = to[lane];
   }
-  const float* x = p.m.x + uint64_t{row} * p.m.hidden;
-  float sum = 0;
-  for (uint32_t first = 0; first < p.m.hidden; first += kGathered) {
-    const uint32_t k = first + threadIdx.x * 8;
-    float v[8] = {};
-    if (k < p.m.hidden) {  // the width is a multiple of eight
-      const float4 low = *reinterpret_cast<const float4*>(x + k), high = *reinterpret_cast<const float4*>(x + k + 4);
-      v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z,
-      v[7] = high.w;
-      if (p.m.shared_width != 0) {
-#pragma unroll
-        for (uint32_t i = 0; i < 8; ++i) sum = fmaf(v[i], weight_at(p.m.shared_mix, 0, k + i), sum);
-      }
-    }
-    float largest = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
-    static_assert(kScaledSpansOfX * kSpan == 32 * 8);
-    const float2 scale = byte_scale(warp_max(largest));
-    const uint2 eight = eight_bytes(v, scale.y);
-    uint32_t* at = reinterpret_cast<uint32_t*>(bytes) + (threadIdx.x / 16 * kSpan + byte_place(threadIdx.x % 16)) / 4;
-    __syncthreads();  // `to` has been written, and earlier bytes have been read
-    at[0] = eight.x, at[4] = eight.y;
-    const uint32_t n = first / (32 * 8) + warp;
-    if (n * 32 * 8 < p.m.hidden) {
-      for (uint32_t s = lane; s < slots; s += 32) put_scale(b.x_scales, uint64_t{n} * p.groups * 8 + to[s], scale);
-    }
-    __syncthreads();
-    const uint32_t piece = threadIdx.x % (kGathered / 16), span = first / kSpan + piece / 8;
-    const uint4 own = bytes[piece];
-    if (span * kSpan >= p.m.hidden) continue;
-    for (uint32_t s = threadIdx.x / (kGathered / 16); s < slots; s += 2) {
-      const uint64_t panel = (uint64_t{span} * p.groups + to[s] / 8) * kBytePanel;
-      *reinterpret_cast<uint4*>(p.x + panel + byte_in_panel(to[s], piece % 8 * 16)) = own;
-    }
+  GatheredRow of{b, p.m.x + uint64_t{row} * p.m.hidden, to, p.m.hidden, slots};
+  convert_row<4>(of, memory);
+  if (p.m.shared_width == 0 || lane >= 32) return;
+  if (!of.mixes()) {
+    float sum = 0;
+    for (uint32_t k = lane; k < p.m.hidden; k += 32) sum = fmaf(of.x[k], weight_at(p.m.shared_mix, 0, k), sum);
+    of.sum = warp_sum(sum);
   }
-  if (p.m.shared_width == 0) return;
-  sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) p.m.shared_p[row] = sigmoid(sum);
+  if (lane == 0) p.m.shared_p[row] = sigmoid(of.sum);
+}
+
+// A sorted row of h.
+struct SortedRow {
+  static constexpr uint32_t kHeld = 2;  // pieces of 256 elements
+  static constexpr bool kSums = false;
+  const ByteMixture& b;
+  uint32_t row, width;
+  uint4 held[kHeld];  // this lane's elements of the first ones
+
+  __device__ void request() {
+#pragma unroll
+    for (uint32_t i = 0; i < kHeld; ++i) held[i] = eight_at(i * kByteColumns + threadIdx.x % 32 * 8);
+  }
+  __device__ uint4 eight_at(uint32_t k) const {
+    if (k >= width) return make_uint4(0, 0, 0, 0);
+    return *reinterpret_cast<const uint4*>(b.h + uint64_t{row} * b.h_width + k);
+  }
+  __device__ void load(uint32_t k, float (&v)[8]) const {
+    const uint4 q = k < kByteColumns ? held[0] : k < 2 * kByteColumns ? held[1] : eight_at(k);
+    const uint32_t words[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i % 4 * 2 + i / 4] = i % 2 == 0 ? low_of(words[i / 2]) : high_of(words[i / 2]);
+  }
+  __device__ void put_scale(float scale) const {
+    if (threadIdx.x % 32 == 0) b.h_scales.last[row] = scale;
+  }
+  __device__ void put_change(uint32_t stage, uint16_t change) const {
+    b.h_scales.changes[stage * b.h_scales.rows + row] = change;
+  }
+  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
+    *reinterpret_cast<uint4*>(b.g.h + piece_in_panels(span, b.g.groups, row, piece)) = bytes;
+  }
+};
+
+// A warp: sorted rows, whose loads are under way together. Those between an expert's rows and the next one's are any.
+static __global__ void __launch_bounds__(kRowWarps * 32)
+    h_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
+  __shared__ RowMemory<1> memory[kRowWarps];
+  const GroupedMixture& p = b.g;
+  const uint32_t warp = threadIdx.x / 32, first = (blockIdx.x * kRowWarps + warp) * kSortedRows;
+  release_next();
+  depend();
+  const uint32_t routed = p.begins[p.m.experts] * 8;
+  const uint32_t rows = routed + (p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0);
+  if (first >= rows) return;
+  const auto row = [&](uint32_t i) { return SortedRow{b, i, i < routed ? p.m.width : p.m.shared_width, {}}; };
+  SortedRow of[kSortedRows] = {row(first), row(first + 1), row(first + 2), row(first + 3)};
+#pragma unroll
+  for (uint32_t i = 0; i < kSortedRows; ++i) {
+    if (first + i < rows) of[i].request();
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < kSortedRows; ++i) {
+    if (first + i < rows) convert_row<SortedRow::kHeld>(of[i], memory[warp]);
+  }
 }
 
 #ifdef SWY_HOPPER
 
 struct GateUpBytes : GateUpWork<1> {
-  static constexpr uint32_t kScaledSpans = kScaledSpansOfX;
   const ByteMixture& b;
 
   __device__ GateUpBytes(const ByteMixture& mixture, const GateUpWeights& weights, uint32_t part, uint32_t of)
       : GateUpWork<1>{{}, mixture.g, weights, part, of}, b(mixture) {}
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     GroupedTile t = GateUpWork<1>::tile(i, of);
-    t.end = p.m.hidden / kByteGroup;
+    t.end = byte_stages(p.m.hidden);
     t.x = p.x + uint64_t{of.y} * kBytePanel;
     t.span_stride = uint64_t{p.groups} * kBytePanel;
     return t;
   }
   __device__ const ByteScales& scales() const { return b.x_scales; }
-  __device__ uint64_t scale_at(const GroupedTile& t, uint32_t n) const {
-    return (uint64_t{n} * p.groups + t.what.x) * 8;
-  }
-  // By way of bf16 in shared memory, so that 16 lanes have a row.
+  __device__ void prefetch(const GroupedTile&) const {}
+  __device__ uint32_t first_row(const GroupedTile& t) const { return t.what.x * 8; }
   template <int N>
-  __device__ void store_bytes(const BytePipe& pipe, const GroupedTile& tile, float (&acc)[N / 2]) const {
-    char* rows = pipe.memory + pipe.staging;
-    uint8_t* panels = reinterpret_cast<uint8_t*>(rows) + kByteRows * kStagedRow;
-    const uint32_t column = byte_row<kOrder>(0);
-    const bool in = tile.what.z + column < tile.what.w;
-    char* to = rows + threadIdx.x % 4 * 2 * kStagedRow + column * 2;
+  __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
+    const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 8 + threadIdx.x % 4 * 2;
+    const int left = column < tile.what.w ? static_cast<int>(tile.what.y - g) : 0;  // rows from this thread's first
+    uint16_t* to = b.h + (uint64_t{tile.what.x} * 8 + g) * b.h_width + column;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
-#pragma unroll
-      for (uint32_t e = 0; e < 2; ++e) {
-        const float v = fast_silu(acc[4 * n + e]) * acc[4 * n + 2 + e];
-        *reinterpret_cast<__nv_bfloat16*>(to + (n * 8 + e) * kStagedRow) = __float2bfloat16(in ? v : 0.0f);
-      }
-    }
-    if (threadIdx.x == 0) copies_out_read();
-    named_barrier(1, kByteConsumers);
-    const uint32_t span = tile.what.z / kSpan, end = tile.groups * 8;
-    for (uint32_t r = threadIdx.x / 16; r < end; r += kByteConsumers / 16) put_row(rows, panels, r, span, tile.what.x);
-    stores_visible_to_copies();
-    named_barrier(1, kByteConsumers);
-    if (threadIdx.x == 0) {
-      copy_out(p.h + (uint64_t{span} * p.groups + tile.what.x) * kBytePanel, shared_at(panels),
-               tile.groups * kBytePanel);
+    for (int n = 0; n < N / 8; ++n, to += uint64_t{b.h_width} * 8) {
+      float v[4];
+      sums.four(n, v);
+      const __nv_bfloat162 two = __floats2bfloat162_rn(fast_silu(v[0]) * v[2], fast_silu(v[1]) * v[3]);
+      const uint32_t bits = transpose(*reinterpret_cast<const uint32_t*>(&two));
+      if (n * 8 < left) *reinterpret_cast<uint32_t*>(to) = bits;
     }
   }
-  // By 16 lanes: a row as bytes, and its scale. Whole warps call this.
-  __device__ void put_row(const char* rows, uint8_t* panels, uint32_t r, uint32_t span, uint32_t group) const {
-    const uint32_t e = threadIdx.x % 16;
-    const uint4 q = *reinterpret_cast<const uint4*>(rows + r * kStagedRow + e * 16);
-    const uint32_t words[4] = {q.x, q.y, q.z, q.w};
-    float v[8], largest = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      v[2 * i] = low_of(words[i]), v[2 * i + 1] = high_of(words[i]);
-      largest = fmaxf(largest, fmaxf(fabsf(v[2 * i]), fabsf(v[2 * i + 1])));
-    }
-#pragma unroll
-    for (int d = 8; d > 0; d /= 2) largest = fmaxf(largest, __shfl_xor_sync(kAll, largest, d));
-    const float2 scale = byte_scale(largest);
-    const uint2 eight = eight_bytes(v, scale.y);
-    uint8_t* panel = panels + r / 8 * kBytePanel;
-    *reinterpret_cast<uint32_t*>(panel + byte_in_panel(r, byte_place(e))) = eight.x;
-    *reinterpret_cast<uint32_t*>(panel + byte_in_panel(r, byte_place(e) + 16)) = eight.y;
-    if (e == 0) put_scale(b.h_scales, (uint64_t{span} * p.groups + group) * 8 + r, scale);
-  }
+  __device__ void finish() const {}
 };
 
 struct DownBytes : DownWork<1> {
-  static constexpr uint32_t kScaledSpans = 1;
   const ByteMixture& b;
 
   __device__ DownBytes(const ByteMixture& mixture, const DownWeights& weights, uint32_t part, uint32_t of)
       : DownWork<1>{{}, mixture.g, weights, part, of}, b(mixture) {}
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     GroupedTile t = DownWork<1>::tile(i, of);
-    t.end = (of.x == p.m.experts ? p.m.shared_width : p.m.width) / kByteGroup;
+    t.end = byte_stages(of.x == p.m.experts ? p.m.shared_width : p.m.width);
     t.x = p.h + uint64_t{of.y} * kBytePanel;
     t.span_stride = uint64_t{p.groups} * kBytePanel;
     return t;
   }
   __device__ const ByteScales& scales() const { return b.h_scales; }
-  __device__ uint64_t scale_at(const GroupedTile& t, uint32_t n) const {
-    return (uint64_t{n} * p.groups + t.what.x) * 8;
-  }
+  __device__ void prefetch(const GroupedTile&) const {}
+  __device__ uint32_t first_row(const GroupedTile& t) const { return t.what.x * 8; }
   template <int N>
-  __device__ void store_bytes(const BytePipe&, const GroupedTile& tile, const float (&acc)[N / 2]) const {
+  __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
     const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
+    const int left = column < p.m.hidden ? static_cast<int>(tile.what.y - g) : 0;  // rows from this thread's first
+    uint16_t* to = p.pairs + (uint64_t{tile.what.x} * 8 + g) * p.m.hidden + column;
 #pragma unroll
-    for (int n = 0; n < N / 8; ++n) {
+    for (int n = 0; n < N / 8; ++n, to += uint64_t{p.m.hidden} * 8) {
+      float of[4];
+      sums.four(n, of);
       uint32_t v[2];  // of h: two rows of the tile, of which those of the other h are the neighbours
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(acc[4 * n + h * 2], acc[4 * n + h * 2 + 1]);
+        const __nv_bfloat162 two = __floats2bfloat162_rn(of[h * 2], of[h * 2 + 1]);
         v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
       }
-      const uint32_t row = n * 8 + g;
-      if (row >= tile.what.y || column >= p.m.hidden) continue;
-      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
-          make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
+      if (n * 8 >= left) continue;
+      *reinterpret_cast<uint2*>(to) = make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
     }
   }
 };
@@ -189,8 +213,8 @@ __global__ void __launch_bounds__(kByteThreads, 1)
     gate_up_bytes(const __grid_constant__ ByteMixture b, const __grid_constant__ GateUpWeights w, uint32_t parts,
                   uint32_t steps, const ByteShape shape) {
 #ifdef SWY_HOPPER
-  extern __shared__ uint4 shared[];
-  product_of_bytes(GateUpBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
+  extern __shared__ __align__(1024) char memory_of_bytes[];
+  product_of_bytes(GateUpBytes(b, w, parts, steps), shape, memory_of_bytes);
 #endif
 }
 
@@ -198,8 +222,8 @@ __global__ void __launch_bounds__(kByteThreads, 1)
     down_bytes(const __grid_constant__ ByteMixture b, const __grid_constant__ DownWeights w, uint32_t parts,
                uint32_t steps, const ByteShape shape) {
 #ifdef SWY_HOPPER
-  extern __shared__ uint4 shared[];
-  product_of_bytes(DownBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
+  extern __shared__ __align__(1024) char memory_of_bytes[];
+  product_of_bytes(DownBytes(b, w, parts, steps), shape, memory_of_bytes);
 #endif
 }
 

@@ -173,9 +173,6 @@ swy_status record_many(const Recording& r, GroupedMixture& p, uint32_t rows) {
     SWY_CUDA_TRY(record_logits(r, p.m, rows));
     SWY_CUDA_TRY(record_choice(r, p.m, rows));
   }
-  p.counts = take_counters(r.list, p.m.experts, r.error);
-  if (p.counts == nullptr) return SWY_UNSUPPORTED;
-  SWY_CUDA_TRY(launch(r, count_pairs, ceil_div(uint64_t{rows} * p.m.top_k, 256), 256, 0, p, r.list.step));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
   return launch(r, gather, rows, 256, 0, p, r.list.step);
 }

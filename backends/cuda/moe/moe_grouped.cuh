@@ -2,7 +2,7 @@
 // Kernels of MOE for many rows on Hopper (grouped.cuh). The pairs of a row and an expert are sorted by expert; each
 // expert's pairs begin at a multiple of 8. The shared expert is treated as a last expert that has all rows.
 //
-//   count_pairs, sort_tiles   places of pairs, and the tiles of all experts
+//   sort_tiles   places of pairs, and the tiles of all experts
 //   gather       x as panels, in sorted order
 //   route_few    all of that for few rows, with the router (moe_route.cuh)
 //   gate_up      h = silu(gate) * up, as panels
@@ -23,7 +23,7 @@ constexpr uint32_t kSortThreads = 1024, kMostSorted = 1024, kMostSlots = 33;
 
 struct GroupedMixture {
   Mixture m;
-  uint32_t* counts;      // [experts]: of pairs, zero between steps
+  uint32_t* counts;      // [experts]: of pairs, zero between steps; only of route_few
   uint32_t* rank;        // [rows, top_k]: number of a pair among those of its expert
   uint32_t* begins;      // [experts + 1]: the first group of each expert, then of the shared one
   uint32_t* places;      // [rows, slots]: the sorted rows of a row's copies
@@ -88,13 +88,20 @@ __device__ inline uint32_t sorted_row(const GroupedMixture& p, uint32_t pair) {
   return p.begins[expert_of(p, pair)] * 8 + p.rank[pair];
 }
 
-// A thread per pair. The order of an expert's pairs may differ from run to run, their results do not.
-static __global__ void __launch_bounds__(256)
-    count_pairs(const __grid_constant__ GroupedMixture p, const swy_step* step) {
-  depend();
-  release_next();
-  const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < step_rows(step, p.m.domain) * p.m.top_k) p.rank[i] = atomicAdd(p.counts + expert_of(p, i), 1u);
+// By a block: ranks of all pairs, and counts [experts], in shared memory and zero before. The order of an expert's
+// pairs may differ from run to run, their results do not.
+__device__ inline void count_pairs(const GroupedMixture& p, uint32_t pairs, uint32_t* counts) {
+  constexpr uint32_t kAtOnce = 8;  // loads that are under way together
+  for (uint32_t first = threadIdx.x; first < pairs; first += kSortThreads * kAtOnce) {
+    uint32_t expert[kAtOnce];
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) expert[j] = expert_of(p, min(first + j * kSortThreads, pairs - 1));
+#pragma unroll
+    for (uint32_t j = 0; j < kAtOnce; ++j) {
+      const uint32_t i = first + j * kSortThreads;
+      if (i < pairs) p.rank[i] = atomicAdd(counts + expert[j], 1u);
+    }
+  }
 }
 
 // Writes an expert's tiles of `n` rows to the next places of their size.
@@ -135,19 +142,19 @@ __device__ inline void put_tiles(const GroupedMixture& p, const uint32_t* counts
   for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) list_tiles(p, e, counts[e], begins[e], sizes);
 }
 
-// One block: where each expert's pairs begin, and the tiles. Leaves the counts at zero.
+// One block: ranks of pairs, where each expert's pairs begin, and the tiles.
 static __global__ void __launch_bounds__(kSortThreads)
     sort_tiles(const __grid_constant__ GroupedMixture p, const swy_step* step) {
   __shared__ uint32_t counts[kMostSorted + 1], begins[kMostSorted + 1], sizes[kMostTileGroups + 1];
   depend();
   release_next();
   const uint32_t experts = p.m.experts;
-  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) {
-    counts[e] = p.counts[e];
-    p.counts[e] = 0;
-  }
-  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0;
+  const uint32_t rows = step_rows(step, p.m.domain);
+  for (uint32_t e = threadIdx.x; e < experts; e += kSortThreads) counts[e] = 0;
+  if (threadIdx.x == 0) counts[experts] = p.m.shared_width != 0 ? rows : 0;
   if (threadIdx.x <= kMostTileGroups) sizes[threadIdx.x] = 0;
+  __syncthreads();
+  count_pairs(p, rows * p.m.top_k, counts);
   __syncthreads();
   if (threadIdx.x < 32) {
     const uint32_t groups = sum_groups(counts, begins, experts);

@@ -131,6 +131,7 @@ void createpolicy_fractional_L2_evict_normal_b64(T& to, double) {
   to = 2;
 }
 inline void prefetch_tensormap(const void*) {}
+inline void prefetch_global_L2(const void*) {}
 void copy_box(uint32_t to, const void* map, int x, int y, int z, uint32_t barrier);
 inline void cp_async_bulk_tensor_2d_shared_cluster_global_mbarrier_complete_tx_bytes_L2_cache_hint(
     uint32_t to, const void* map, uint32_t x, uint32_t y, uint32_t barrier, uint64_t) {

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// What moe_bytes.cu uses for few rows an expert.
+#pragma once
+
+#include "host/kernels.h"
+
+namespace gpu::scaled {
+
+swy_status record_mixture(const Recording& r);
+uint64_t workspace(const swy_op& op);
+// Whether a block's memory has room for an operation's scales.
+bool fits(const swy_device& device, const swy_op& op);
+
+}  // namespace gpu::scaled
