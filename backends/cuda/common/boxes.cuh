@@ -43,8 +43,6 @@ __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows)
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 // ---- requests to the copy engine that have not arrived yet
 
 struct Asked {
@@ -175,7 +173,5 @@ __device__ inline float sum_lanes(const float (&v)[N]) {
     return sum_lanes<N / 2, D / 2>(half);
   }
 }
-
-#endif
 
 }  // namespace gpu

@@ -33,7 +33,6 @@ constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 
 template <int N, bool kRaw, uint32_t kRows, bool kPends>
 __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
-#if __CUDA_ARCH__ >= 900
   constexpr uint32_t kHeld = kPends ? kRowsAtOnce : kRows;
   static_assert(kRows <= kHeld);
   constexpr int kChannels = Columns<N>::kChannels;
@@ -186,6 +185,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
     stamps.end();
     return;
   }
+#if __CUDA_ARCH__ >= 900
   if (summed < kRows) shared_squares[summed] = sum_of_row();
   cg::cluster_group cluster = cg::this_cluster();
   cluster.sync();
@@ -246,6 +246,7 @@ swy_status record_delta(const Recording& r, const Delta& d) {
 swy_status record(const Recording& r) { return record_delta<false>(r, delta_of(r)); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   return supports_delta_step(device, op, bucket, error);
 }
 
@@ -272,9 +273,6 @@ swy_status supports_delta_step(const swy_device& device, const swy_op& op, const
   if (sequence_rows(bucket) > kMostRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
                      "serves steps with one row per sequence, or of up to %u rows", kMostRows);
-  }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
   }
   if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,

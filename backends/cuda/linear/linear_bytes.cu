@@ -241,16 +241,14 @@ swy_status record_bytes(const Recording& r) {
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
   p.groups = width_of(r.op) / kByteGroup;
-  const ByteShape shape = byte_shape(r.device().block_memory, scale_groups(r.op), 0);
+  const ByteShape shape = byte_shape(r.device().features.block_memory, scale_groups(r.op), 0);
   const auto kernel = n == 64 ? linear_bytes<64> : n == 48 ? linear_bytes<48> : linear_bytes<32>;
   return launch(r, kernel, std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(), p, w,
                 shape, r.list.step);
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes)
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off; --set cuda.bytes=1 turns it on");
   if (rows_of(op) < kLeastRows) {
@@ -263,7 +261,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be multiplied as bytes: i4 in groups of whole 64s is needed", i);
   }
-  if (byte_shape(device.block_memory, scale_groups(op), 0).stages == 0) {
+  if (byte_shape(device.features.block_memory, scale_groups(op), 0).stages == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the scales of %u groups do not fit", scale_groups(op));
   }
   if (steps_of(op) != 0) return SWY_OK;

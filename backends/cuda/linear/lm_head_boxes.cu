@@ -30,8 +30,8 @@ uint32_t pairs_of(const swy_op& op) { return ceil_div(swy::tensor(op, "w").dims[
 uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
 }
-uint32_t shared_bytes(const Weight& w) {
-  return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), kAlone);
+uint32_t shared_bytes(const swy_device& device, const Weight& w) {
+  return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), alone_memory(device));
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -312,13 +312,14 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (bucket.logit_rows != 1 || bucket.sample_rows > 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one wanted row");
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
-  if (!in_slices(w) || w.width > kBoxWarps * kSlice || shared_bytes(w) > device.block_memory) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple", w.width);
+  if (!in_slices(w) || w.width > kBoxWarps * kSlice || shared_bytes(device, w) > device.features.block_memory) {
+    return swy::fail(
+        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+        "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple, or do not fit the shared "
+        "memory",
+        w.width);
   }
   return SWY_OK;
 }
@@ -341,7 +342,7 @@ swy_status record_head(const Recording& r) {
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   return launch(r, h.w.offsets != nullptr ? head_boxes<true> : head_boxes<false>, head_blocks(r.device(), r.op),
-                kHeadThreads, shared_bytes(h.w), map, h, r.operands.output("logits"), r.list.step);
+                kHeadThreads, shared_bytes(r.device(), h.w), map, h, r.operands.output("logits"), r.list.step);
 }
 
 swy_status record_sampled(const Recording& r) {
@@ -353,7 +354,7 @@ swy_status record_sampled(const Recording& r) {
   Draws d = draws_of(r, h.w.rows, blocks, arena);
   d.logits = arena.take<float>(d.vocab);
   SWY_CUDA_TRY(launch(r, h.w.offsets != nullptr ? head_sample_boxes<true> : head_sample_boxes<false>, blocks,
-                      kHeadThreads, shared_bytes(h.w), map, h, d, r.list.step));
+                      kHeadThreads, shared_bytes(r.device(), h.w), map, h, d, r.list.step));
   return record_finish(r, d);
 }
 

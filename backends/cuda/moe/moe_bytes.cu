@@ -73,8 +73,8 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const uint32_t parts = shared ? kRouted | kShared : kRouted;
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const ByteShape of_hidden =
-      byte_shape(r.device().block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
-  const ByteShape of_width = byte_shape(r.device().block_memory, most_groups(m.down, m.shared_down), 0);
+      byte_shape(r.device().features.block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
+  const ByteShape of_width = byte_shape(r.device().features.block_memory, most_groups(m.down, m.shared_down), 0);
   SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts,
                       spans_of(std::max(m.width, m.shared_width)), of_hidden));
   return launch(r, down_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
@@ -101,9 +101,7 @@ swy_status record_bytes(const Recording& r) {
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes)
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off; --set cuda.bytes=1 turns it on");
   if (rows_of(op) < kLeastRows) {
@@ -125,7 +123,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (a.shared_width != 0) {
     most = std::max({most, groups(swy::tensor(op, "shared_gate_proj")), groups(swy::tensor(op, "shared_down_proj"))});
   }
-  if (byte_shape(device.block_memory, most, kGateUpStaging).stages == 0) {
+  if (byte_shape(device.features.block_memory, most, kGateUpStaging).stages == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the scales of %u groups do not fit", most);
   }
   if (a.experts > kMostSorted || hidden_of(op) % 8 != 0) {
