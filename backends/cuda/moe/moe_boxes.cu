@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
 }
 
 // blockIdx.x: (row of the activations * top_k + slot) * (width / 32) + which 32 rows of gate and up; then the shared
-// expert, whose blocks have all rows of the activations.
+// expert, whose blocks have all rows of the activations. Without the copy engine, blockIdx.y: kRows rows of the step.
 // kEngine: whether the copy engine brings the weights.
 template <uint32_t kRows, bool kEngine>
 __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, const swy_step* step) {
@@ -106,7 +106,12 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   }
   float norm[8], v[kRows][8] = {}, squares[kRows] = {};
   if (works) norm_of(b, warp * 32 + lane, norm);
-  const uint32_t rows = step_rows(step, m.domain);
+  const uint32_t first_row = kEngine ? 0 : blockIdx.y * kRows;  // of the activations
+  const uint32_t all = step_rows(step, m.domain), rows = all > first_row ? all - first_row : 0;
+  if (!kEngine && routed && x_row >= rows) {
+    depend();
+    return;
+  }
   const bool exists = threadIdx.x < m.experts;
   // Lanes 8 r + 4 k + t join share t of row r of four, of gate or up (k). With all rows of the activations, shares 2 i
   // and 2 i + 1 are of row i.
@@ -114,14 +119,14 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const uint32_t out_row = x_row + joins;
   float* out = out_row >= rows || row >= kHalf || threadIdx.x % 8 != 2 * joins
                    ? nullptr
-                   : m.h + out_row * m.h_width() + slot * m.width + first + row;
+                   : m.h + (first_row + out_row) * m.h_width() + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shared_at(dynamic) + (which * 2 + row / kTileRows) * kTileBytes +
                     (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
   const ScalePlaces gate(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
   uint32_t to_up = half_scales, boxes_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
-  const float* from = m.x + x_row * m.hidden + warp * kSlice + lane * 8;
-  const float* logit_at = m.logits + x_row * m.experts + threadIdx.x;
+  const float* from = m.x + (first_row + x_row) * m.hidden + warp * kSlice + lane * 8;
+  const float* logit_at = m.logits + (first_row + x_row) * m.experts + threadIdx.x;
   if (!works) clear_shares(own, share, kTiles);
   pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
   pin(out), pin(from), pin(logit_at);
@@ -319,10 +324,16 @@ swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows,
   return SWY_OK;
 }
 
+// Of one row, or two.
+uint32_t gate_up_blocks(const Mixture& m, uint32_t rows) {
+  return (std::min(rows, kBesideRows) * m.top_k + (m.shared_width != 0 ? 1 : 0)) * (m.width / kHalf);
+}
+
 // gate_up and down by cp.async.
-swy_status record_async(const Recording& r, const MixtureBoxes& b, uint32_t rows, uint32_t blocks) {
-  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_async<1> : gate_up_async<kBesideRows>, blocks, kBoxThreads,
-                      gate_up_shared(b.m), b, r.list.step));
+swy_status record_async(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_async<1> : gate_up_async<kBesideRows>,
+                      dim3(gate_up_blocks(b.m, rows), ceil_div(rows, kBesideRows)), kBoxThreads, gate_up_shared(b.m), b,
+                      r.list.step));
   const uint32_t warps = down_warps(rows);
   return launch(r, warps == kDownWarps ? down_async<kDownWarps> : down_async<kDownWarps / 2>,
                 dim3(b.m.hidden / kTileRows, rows), 32 * warps, down_shared(b, rows), b, r.list.step);
@@ -396,7 +407,7 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
   const bool fits = is_plain(swy::tensor(op, "router")) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
                     a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
                     b.m.hidden <= kMostHidden &&
-                    (walks(rows) ? boxes_by_engine(device) && fits_walk(device, b) : fits_boxes(device, b, rows)) &&
+                    (walks(rows) && boxes_by_engine(device) ? fits_walk(device, b) : fits_boxes(device, b, rows)) &&
                     (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
   if (fits) return SWY_OK;
   return swy::fail(
@@ -432,7 +443,8 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
   if (norm != nullptr) b.norm = *norm;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
-  if (walks(rows)) {
+  const bool engine = boxes_by_engine(r.device());
+  if (engine && walks(rows)) {
     b.x = take_integers(arena, rows, m.hidden);
     SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
     if (routes_by_terms(m)) return record_walk(r, b, rows);
@@ -442,9 +454,9 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
                       : rows == 2 ? route_boxes<2>
                                   : route_boxes<kQuad>,
                       ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (!engine) return record_async(r, b, rows);
   if (walks(rows)) return record_walk(r, b, rows);
-  const uint32_t groups = rows * m.top_k + (m.shared_width != 0 ? 1 : 0);
-  if (!boxes_by_engine(r.device())) return record_async(r, b, rows, groups * (m.width / kHalf));
+  const uint32_t blocks = gate_up_blocks(m, rows);
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
@@ -454,8 +466,8 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, groups * (m.width / kHalf),
-                      kBoxThreads, gate_up_shared(m), up, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, blocks, kBoxThreads,
+                      gate_up_shared(m), up, b, r.list.step));
   uint32_t shared = 0;
   SWY_CUDA_TRY(down_spread(r, b, rows, &shared));
   const uint32_t warps = down_warps(rows);
