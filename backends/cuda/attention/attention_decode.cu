@@ -381,7 +381,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
                           : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, rows)
                                               : memory_bytes<8>(a.rotary_dim, rows);
   if (needed > device.features.block_memory) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "needs %u bytes of shared memory; a block may have %u",
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);
   }
   if (a.rotary_dim % (a.head_dim / 16) == 0) return SWY_OK;

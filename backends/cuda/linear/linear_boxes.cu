@@ -28,9 +28,10 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
 #endif
 }
 
-// The same by cp.async, in blocks of few tiles, of which a multiprocessor has several.
+// The same by cp.async, in blocks of which a multiprocessor has two.
+constexpr uint32_t kAsyncBlocks = 2, kAsyncDeclared = 4096;  // at least the memory that such a kernel declares
 template <bool kHeads, uint32_t kTeams, uint32_t kRows>
-__global__ void __launch_bounds__(kSliceThreads, 2)
+__global__ void __launch_bounds__(kSliceThreads, kAsyncBlocks)
     linear_async(const __grid_constant__ Boxes b, const swy_step* step) {
   extern __shared__ char dynamic[];
   const Maps none{};
@@ -43,9 +44,17 @@ __global__ void __launch_bounds__(kSliceThreads, 2)
   }
 }
 
-// Tiles per block: with the copy engine, as many as it takes for all blocks to run at once; otherwise one per team.
+// Tiles per block, so that all blocks run at once: one block on a multiprocessor with the copy engine, otherwise two.
+// If these have too little memory, they run one after the other.
 uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t others, uint32_t slices) {
-  if (!boxes_by_engine(device)) return teams_of(slices);
+  if (!boxes_by_engine(device)) {
+    const Features& card = device.features;
+    const uint32_t places = kAsyncBlocks * static_cast<uint32_t>(device.processors);
+    const uint32_t tile = Share<1>::kColumns / teams_of(slices) * (kTileBytes + kTileRows * kSlice / 64 * 4);
+    const uint32_t room = card.processor_memory / kAsyncBlocks - card.reserved - kAsyncDeclared;
+    const uint32_t most = std::min(std::max(room / tile, teams_of(slices)), kMostTiles);
+    return std::min(std::max(ceil_div(tiles, places > others ? places - others : 1), teams_of(slices)), most);
+  }
   const auto all = static_cast<uint32_t>(device.processors);
   return ceil_div(tiles, all > others ? all - others : 1);
 }

@@ -235,8 +235,10 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
   SliceRows<kOwnRows, kRows == 1> x_rows;
   const bool works = kShared ? mine.exists : count != 0;
+  Piece piece[kOwnRows];
   if (works) x_rows.load(from, b, rows > x_row ? rows - x_row : 0);
   if constexpr (!kEngine) {
+    if (works) x_rows.make_pieces(b, factors, squares, piece);
     arrived_async();
     __syncthreads();
   }
@@ -248,8 +250,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
       if (!kShared || count != 0) barrier_wait(tiles_at, (count - 1) & 1);
     }
     stamps.note(kArrived);
-    Piece piece[kOwnRows];
-    x_rows.make_pieces(b, factors, squares, piece);
+    if constexpr (kEngine) x_rows.make_pieces(b, factors, squares, piece);
     const auto x = [&] {
       if constexpr (kRows == kQuad) {
         const auto own_piece = [&](uint32_t round, uint32_t m) { return piece[kShared ? m : 2 * round + m]; };

@@ -146,7 +146,9 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
       barrier_wait(boxes_at, 0);
     }
   };
+  Operand x;
   if constexpr (!kEngine) {
+    if (works && !all_rows) x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
     arrived_async();
     __syncthreads();
   }
@@ -156,17 +158,17 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
       Piece piece[kRows];
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i) piece[i] = make_normed(v[i], norm, squares[i]);
-      const PairOperand x = make_pair_operand(piece);
+      const PairOperand pair = make_pair_operand(piece);
       PairPlaces places(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
       await();
 #pragma unroll 1
       for (uint32_t tile = 0; tile < kTiles; ++tile) {
         if (tile == kTiles / 2) places.at += to_up;
-        multiply_pair(own + tile * kTileBytes, in_box, share, places, tile % (kTiles / 2), x);
+        multiply_pair(own + tile * kTileBytes, in_box, share, places, tile % (kTiles / 2), pair);
       }
     }
   } else if (works) {
-    const Operand x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
+    if constexpr (kEngine) x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
     stamps.note(kRead);
     await();
     stamps.note(kArrived);
@@ -247,10 +249,6 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
   float v[8];
   if (count != 0) load_eight_fresh(from, v);
-  if constexpr (!kEngine) {  // of this warp alone
-    arrived_async();
-    __syncwarp();
-  }
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     if constexpr (kEngine) {
@@ -263,8 +261,13 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
       places = ScalePlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     }
     LaneScales<1> of;
-    of.load(places, 0);
+    if constexpr (kEngine) of.load(places, 0);
     const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
+    if constexpr (!kEngine) {
+      if (i == 0) arrived_async();
+      __syncwarp();  // each warp has copied what it reads itself
+      of.load(places, 0);
+    }
     if (i + 1 < count) load_eight_fresh(from + (i + 1) * kWarps * kSlice, v);
     stamps.note(kRead);
     multiply_slice<1>(own + i * kWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
