@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION over pages of keys and values (device_states.hpp has their layout), and ATTEND, its part after `prepare`.
 //
-//   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages; where each sequence
-//   has
-//             one row, *.split does that itself
+//   prepare   (attention_prepare.cu) norms and rotates q and k, and appends k and v to the pages
 //   attend    a block serves all query heads of one KV head for one row. Its warps divide the positions; each lane has
 //             some elements of all heads, so every key and value is read once
 //
 // *.split divides the positions that a row reads among blocks, and the block that finishes last joins their results:
 // for decoding. *.rows has one block per row and KV head, whose bits depend on the row alone.
-#include "attention_heads.cuh"
+#include "attention.cuh"
 
 namespace gpu {
 namespace {
@@ -133,9 +131,8 @@ __device__ inline void join_warps(const Partial<N>& p, uint32_t dim, float* valu
   }
 }
 
-// blockIdx.x: split; blockIdx.y: KV head and group of query heads; blockIdx.z: row. kPrepares: each block prepares its
-// query heads itself, since no block needs the key or value of another row of the step.
-template <class T, int N, bool kSplit, bool kPrepares>
+// blockIdx.x: split; blockIdx.y: KV head and group of query heads; blockIdx.z: row.
+template <class T, int N, bool kSplit>
 __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ float shared_heads[];  // [kHeads][head_dim], then tops and sums
   const uint32_t dim = a.head_dim, lane = threadIdx.x % 32, row = blockIdx.z;
@@ -152,20 +149,12 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
   const uint32_t splits = max((count + per_split - 1) / per_split, 1u);
   if (blockIdx.x >= splits) return;
   float q[kHeads][N];
-  if constexpr (kPrepares) {
-    prepare_heads<T>(a, step, row, kv, first_head, heads, active && blockIdx.x + 1 == splits, shared_heads);
-  }
 #pragma unroll
   for (uint32_t h = 0; h < kHeads; ++h) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const uint32_t e = lane * N + i;
-      const bool in = h < heads && e < dim;
-      if constexpr (kPrepares) {
-        q[h][i] = in ? shared_heads[h * dim + e] * a.scale : 0.0f;
-      } else {
-        q[h][i] = in ? ready_of(a, row, first_head + h)[e] * a.late_scale : 0.0f;
-      }
+      q[h][i] = h < heads && e < dim ? ready_of(a, row, first_head + h)[e] * a.late_scale : 0.0f;
     }
   }
   Partial<N> p;
@@ -184,18 +173,17 @@ __global__ void __launch_bounds__(kThreads, 1) attend(const __grid_constant__ At
 }
 
 template <class T, int N, bool kSplit>
-swy_status record_attend(const Recording& r, const Attention& a, uint32_t rows, bool prepares) {
+swy_status record_attend(const Recording& r, const Attention& a, uint32_t rows) {
   const uint32_t floats = kHeads * (a.head_dim + 2), weights = kSplit ? kHeads * a.splits : 0;
   const size_t shared = (floats > weights ? floats : weights) * sizeof(float);
-  const auto kernel = kSplit && prepares ? attend<T, N, kSplit, kSplit> : attend<T, N, kSplit, false>;
-  return launch(r, kernel, dim3(kSplit ? a.splits : 1, a.kv_heads * a.groups, rows), kThreads, shared, a, r.list.step);
+  return launch(r, attend<T, N, kSplit>, dim3(kSplit ? a.splits : 1, a.kv_heads * a.groups, rows), kThreads, shared, a,
+                r.list.step);
 }
 
 template <class T, bool kSplit>
-swy_status record_with(const Recording& r, const Attention& a, uint32_t rows, bool prepares) {
-  if (a.head_dim <= 64) return record_attend<T, 2, kSplit>(r, a, rows, prepares);
-  return a.head_dim <= 128 ? record_attend<T, 4, kSplit>(r, a, rows, prepares)
-                           : record_attend<T, 8, kSplit>(r, a, rows, prepares);
+swy_status record_with(const Recording& r, const Attention& a, uint32_t rows) {
+  if (a.head_dim <= 64) return record_attend<T, 2, kSplit>(r, a, rows);
+  return a.head_dim <= 128 ? record_attend<T, 4, kSplit>(r, a, rows) : record_attend<T, 8, kSplit>(r, a, rows);
 }
 
 template <bool kSplit>
@@ -203,10 +191,8 @@ swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, kSplit);
   if (kSplit && a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
-  const bool prepares = kSplit && r.op.id == SWY_OP_ATTENTION && a.alone;
-  if (r.op.id == SWY_OP_ATTENTION && !prepares) SWY_CUDA_TRY(record_prepare(r, a, rows));
-  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows, prepares)
-                : record_with<float, kSplit>(r, a, rows, prepares);
+  if (r.op.id == SWY_OP_ATTENTION) SWY_CUDA_TRY(record_prepare(r, a, rows));
+  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
 }
 
 swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {

@@ -1,11 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first kernel of ATTENTION: norms and rotates q and k, and appends k and v to the pages.
-#include "attention_heads.cuh"
+#include "attention.cuh"
 
 namespace gpu {
 namespace {
 
 constexpr uint32_t kWarps = 8, kThreads = kWarps * 32;
+
+// Values that all heads of a row use.
+struct Row {
+  float s[kMostRotary / 2], c[kMostRotary / 2];  // of pairs i and i + rotary / 2
+  uint32_t seq, position;
+  bool active;
+};
+// All lanes of the warp must call this.
+__device__ inline void look_at(const Attention& a, const swy_step* step, uint32_t row, Row& to) {
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t seq = step_array<uint32_t>(step, step->row_seq_at)[row];
+  const uint32_t position = step_array<uint32_t>(step, step->row_position_at)[row];
+  if (lane == 0) {
+    to.seq = seq, to.position = position;
+    to.active = step_array<uint32_t>(step, step->seq_active_at)[seq] != 0;
+  }
+  for (uint32_t i = lane; i < a.rotary / 2; i += 32) {
+    const float2 t = sine_cosine(a, i, position);
+    to.s[i] = t.x, to.c[i] = t.y;
+  }
+}
+
+// Two neighbouring elements at a time if heads have whole pairs of them.
+template <class T>
+__device__ inline void store_head(T* to, const float* h, uint32_t dim) {
+  const uint32_t lane = threadIdx.x % 32;
+  if constexpr (sizeof(T) == 2) {
+    if (dim % 2 == 0) {
+      for (uint32_t i = lane; i < dim / 2; i += 32) {
+        const __nv_bfloat162 v = __floats2bfloat162_rn(h[2 * i], h[2 * i + 1]);
+        reinterpret_cast<uint32_t*>(to)[i] = *reinterpret_cast<const uint32_t*>(&v);
+      }
+      return;
+    }
+  }
+  for (uint32_t i = lane; i < dim; i += 32) store_kv(to + i, h[i]);
+}
+
+constexpr int kHeld = 8;  // elements of a head that a lane keeps: heads have at most 256
+
+__device__ inline void load_norm(const Attention& a, bool query, float (&norm)[kHeld]) {
+  const Weight& w = query ? a.q_norm : a.k_norm;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + threadIdx.x % 32;
+    norm[j] = i >= a.head_dim ? 0.0f : a.normed ? a.bias + plain_at(w, i) : 1.0f;
+  }
+}
+__device__ inline void load_head(const Attention& a, uint32_t row, uint32_t head, float (&v)[kHeld]) {
+  const uint32_t dim = a.head_dim;
+  const float* x = head < a.heads ? a.q + (uint64_t{row} * a.heads + head) * dim * (a.gated ? 2 : 1)
+                                  : a.k + (uint64_t{row} * a.kv_heads + head - a.heads) * dim;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + threadIdx.x % 32;
+    v[j] = i < dim && head < a.heads + a.kv_heads ? x[i] : 0.0f;
+  }
+}
+
+// The factor that gives a head of `dim` elements, the sum of whose squares over a warp's lanes is `squares`, its norm.
+__device__ inline float scale_of(const Attention& a, float squares, uint32_t dim) {
+  return a.normed ? rsqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps) : 1.0f;
+}
+
+// A head, normed and rotated, to h [head_dim] in shared memory. All lanes of the warp must call this.
+__device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], const float (&norm)[kHeld],
+                                 const Row& row, float* h) {
+  const uint32_t lane = threadIdx.x % 32, dim = a.head_dim, half = a.rotary / 2;
+  float squares = 0;
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) squares = fmaf(v[j], v[j], squares);
+  const float scale = scale_of(a, squares, dim);
+  __syncwarp();  // the previous contents have been read
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const uint32_t i = j * 32 + lane;
+    if (i < dim) h[i] = v[j] * scale * norm[j];
+  }
+  __syncwarp();
+  for (uint32_t i = lane; i < half; i += 32) {
+    const float u = h[i], w = h[i + half], s = row.s[i], c = row.c[i];
+    h[i] = u * c - w * s;
+    h[i + half] = w * c + u * s;
+  }
+  __syncwarp();
+}
 
 // A warp per head, first query heads and then KV heads. blockIdx.y: row. Shared memory: a head per warp.
 template <class T>

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "features.h"
+#include "card.h"
 #include "profile.h"
 #include "rates.h"
 #include "switchyard/plugin.h"

@@ -107,14 +107,14 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
       continue;
     }
     if (quantized++ == 0) like = w;
-    if (!in_boxes(w) || w.dtype != like.dtype || w.groups != like.groups) {
+    if (!(boxes_by_engine(device) ? in_boxes(w) : in_slices(w)) || w.dtype != like.dtype || w.groups != like.groups) {
       return swy::fail(
           error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
           "weight %u (%u x %u) is not, like the others, of 4 bits in tiles of 16 x 256 and groups of 64 or "
           "a multiple",
           i, w.rows, w.width);
     }
-    tiles += w.rows / kTileRows;
+    tiles += ceil_div(w.rows, kTileRows);
   }
   const uint32_t each = tiles_per_block(device, tiles, others, width / kSlice);
   if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice ||
@@ -142,7 +142,7 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   for (uint32_t i = 0; i < p.count; ++i) {
     const Weight& w = p.weights[i];
     b.quantized[i] = is_quantized(w.dtype);
-    b.p.first_task[i + 1] = b.p.first_task[i] + (b.quantized[i] ? w.rows / kTileRows : 0);
+    b.p.first_task[i + 1] = b.p.first_task[i] + (b.quantized[i] ? ceil_div(w.rows, kTileRows) : 0);
     if (!b.quantized[i]) {
       others += plain_blocks(w.rows);
       continue;

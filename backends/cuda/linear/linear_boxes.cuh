@@ -126,13 +126,14 @@ __device__ inline void begin_tiles_async(const Boxes& b, const SliceBoxes& own, 
   const Projection& p = b.p;
   for (uint32_t i = 0; i < own.count; ++i) {
     const uint32_t w = weight_of_task(p, own.tile + i);
-    copy_box_async<kTileRows>(own.boxes + i * kTileBytes, p.weights[w],
-                              uint64_t{own.tile + i - p.first_task[w]} * kTileRows, own.slice);
+    copy_box_async<kTileRows>(own.boxes + i * kTileBytes, p.weights[w], (own.tile + i - p.first_task[w]) * kTileRows,
+                              own.slice, p.weights[w].rows - 1);
   }
   for (uint32_t i = 0; i < tiles; ++i) {
     const uint32_t w = weight_of_task(p, first + i);
-    copy_scales_async(scales + i * b.scale_bytes, p.weights[w], uint64_t{first + i - p.first_task[w]} * kTileRows,
-                      kTileRows, threadIdx.x, kSliceThreads);
+    const uint32_t row = (first + i - p.first_task[w]) * kTileRows;
+    copy_scales_async(scales + i * b.scale_bytes, p.weights[w], row, kTileRows, threadIdx.x, kSliceThreads,
+                      p.weights[w].rows - row);
   }
 }
 
@@ -143,13 +144,15 @@ struct ResultPlace {
   float* to = nullptr;
   const float* added = nullptr;
 };
-template <uint32_t kRows>
+// kWhole: all weights have whole tiles.
+template <uint32_t kRows, bool kWhole>
 __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, uint32_t tiles, uint32_t rows) {
   const uint32_t row = threadIdx.x / 4, x_row = threadIdx.x % 4 / (4 / kRows);
   if (threadIdx.x % (4 / kRows) != 0 || x_row >= rows || row >= tiles * kTileRows) return {};
   const Projection& p = b.p;
   const uint32_t w = weight_of_task(p, first + row / kTileRows);
   const uint32_t at = (first - p.first_task[w]) * kTileRows + row;  // the block may begin before the weight
+  if (!kWhole && at >= p.weights[w].rows) return {};
   ResultPlace place;
   place.to = p.y[w] + (x_row * p.weights[w].rows + at);
   if (p.residual != nullptr) place.added = p.residual + (x_row * p.weights[w].rows + at);
@@ -217,7 +220,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns * kOwnRows : 0;  // the first of this warp
   float factors[8];
   if (mine.exists) factors_of(b, mine.slice, factors);
-  ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
+  ResultPlace place = place_of_result<kRows, kEngine>(b, first, tiles, rows);
   const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;

@@ -86,7 +86,7 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
   }
   stamps.note(kAsked);
   const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
-  ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
+  ResultPlace place = place_of_result<kRows, kEngine>(b, first, tiles, rows);
   const HeadPlaces<kRows> heads(b, mine.exists ? mine.slice : 0, rows);
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;

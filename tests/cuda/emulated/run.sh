@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh KIT PLUGIN ORACLE [PART...]: the conformance kit on the emulated CUDA backend, with another order of threads
-# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest, and
-# ampere and blackwell, which are for such cards; without one, all. A plugin
-# whose addresses are checked needs LD_PRELOAD=$(g++ -print-file-name=libasan.so) and ASAN_OPTIONS=detect_leaks=0.
+# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest; ampere and blackwell, on an
+# emulated card of that kind; without one, all. A plugin whose addresses are checked needs
+# LD_PRELOAD=$(g++ -print-file-name=libasan.so) and ASAN_OPTIONS=detect_leaks=0.
 set -euo pipefail
 
 kit=$1 plugin=$2 oracle=$3
@@ -26,6 +26,15 @@ judge() {
   echo "$filter $*: $(tail -1 <<<"$output")"
 }
 
+# refuse OPTION VALUE TEXT: with this option nothing runs, and the kit says why.
+refuse() {
+  local output
+  if output=$("$kit" "$plugin" --oracle "$oracle" --suite ops "$1" "$2" 2>&1) || ! grep -q "$3" <<<"$output"; then
+    echo "FAILED: $1 $2 is not refused with '$3', but says: $output" >&2
+    exit 1
+  fi
+}
+
 for part; do
   export SWITCHYARD_EMULATED_CAPABILITY=9.0
   case $part in
@@ -43,6 +52,9 @@ for part; do
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
       judge ops/ --one-in 300
+      SWITCHYARD_EMULATED_CAPABILITY=9.0
+      judge ops/rms_norm_linear.boxes/ --set card=8.9
+      refuse --set card=7.5 "card is one of auto, 8.0"
       SWITCHYARD_EMULATED_CAPABILITY=8.6  # less shared memory
       judge ops/moe.boxes/; judge ops/linear_add.boxes/ ;;
     blackwell) SWITCHYARD_EMULATED_CAPABILITY=12.0  # the copy engine, but no more memory than 8.6

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "features.h"
+#include "card.h"
 
 #include <cuda_runtime_api.h>
 
