@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of one row with 4-bit weights on Hopper: the copy engine brings boxes of a weight, tensor cores multiply.
-// (README.md has a glossary.)
+// Products of one row with 4-bit weights: the copy engine of Hopper brings boxes of a weight (async_copies.cuh does so
+// for other cards), tensor cores multiply. (README.md has a glossary.)
 //
 // Each warp of a block has its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs only the
 // activations that it converts itself, and the block meets only once, to add up its warps' results. A block requests

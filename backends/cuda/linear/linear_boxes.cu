@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows on Hopper (boxes.cuh).
+// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows (boxes.cuh).
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).

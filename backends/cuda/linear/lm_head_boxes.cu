@@ -4,7 +4,6 @@
 // Blocks fill the device once and take turns at pairs of tiles, 32 rows. In a block one warp requests pairs in advance;
 // eight warps multiply, each its own columns; two warps add up their sums and sample. No warp waits for all others:
 // stages of weights and of sums are passed on through barriers in shared memory.
-//
 // Cards without the copy engine have the projection's kernel (linear_boxes.cu), and one that draws from its logits.
 #include <algorithm>
 
@@ -334,12 +333,13 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "without a copy engine, serves steps with one row");
   }
   const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
-  if (!in_slices(w) || w.width > kBoxWarps * kSlice || shared_bytes(device, w) > device.features.block_memory) {
-    return swy::fail(
-        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-        "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple, or do not fit the shared "
-        "memory",
-        w.width);
+  if (!in_slices(w) || w.width > kBoxWarps * kSlice) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple", w.width);
+  }
+  if (shared_bytes(device, w) > device.features.block_memory) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
+                     shared_bytes(device, w), device.features.block_memory);
   }
   return SWY_OK;
 }

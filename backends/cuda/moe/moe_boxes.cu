@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels. moe_walk.cu has those of up to four rows,
-// but for `route` where the router is not in bf16.
+// MOE and MOE_ADD of one or two rows by boxes.cuh: three kernels. moe_walk.cu has those of up to four rows, but for
+// `route` where the router is not in bf16; without the copy engine these here have them, too.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
