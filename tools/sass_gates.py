@@ -7,7 +7,8 @@ usage: sass_gates.py FILE.so               compare the kernels in FILE.so with t
                                            compilers make the device code differ a little
        sass_gates.py --print FILE.so       the kernels, those with the most instructions behind the wait first
 
-FILE may also be an object file or a cubin. Of every kernel for compute capability 9.0, read from the cubins themselves
+FILE may also be an object file or a cubin. For the other targets in FILE, the kernels that OTHER_LIMITS names are held
+against limits of registers, stack and spills. Of every kernel for compute capability 9.0, read from the cubins themselves
 (no tool of the CUDA toolkit is needed):
 
   registers   of a thread. A kernel that begins beside the one in front may have 56 (boxes.cuh).
@@ -40,6 +41,16 @@ LIMITS = [
     (r"delta_step<\d, true, 1u, false>", {"registers": 64}),
     (r"(route_walk|gate_up_walk)", {"registers": 64, "stack": 0, "spills": 0}),
     (r"down_walk", {"registers": 80, "stack": 0, "spills": 0}),
+]
+# Other targets have no table; their kernels of one row touch no local memory, and two or three blocks of them fit the
+# registers of a multiprocessor.
+OTHER_LIMITS = [
+    (r"linear_async<\w+, \du, 1u>", {"registers": 64, "stack": 0, "spills": 0}),
+    (r"linear_async<", {"registers": 64, "stack": 16, "spills": 12}),
+    (r"gate_up_async<1u>|down_async<18u>", {"registers": 80, "stack": 0, "spills": 0}),
+    (r"(gate_up|down)_async<", {"registers": 112, "stack": 0, "spills": 0}),
+    (r"delta_step<\d, true, 1u, false>", {"registers": 64, "stack": 0, "spills": 0}),
+    (r"route_boxes<", {"registers": 128, "stack": 0, "spills": 0}),
 ]
 MACHINE, SM90 = 190, 90  # of an ELF header: CUDA; compute capability
 REGISTERS, FRAME = 0x2F, 0x11  # attributes in .nv.info: of each function
@@ -122,21 +133,26 @@ def plain(mangled):
     return names
 
 
-def read(path):
-    """(compiler's release, {kernel: values}); of kernels of one name the largest values."""
+def read_targets(path):
+    """{capability: (compiler's release, {kernel: values})}; of kernels of one name the largest values."""
     data = pathlib.Path(path).read_bytes()
-    release, found = None, {}
+    targets = {}
     for match in re.finditer(b"\x7fELF\x02\x01", data):
         at = match.start()
-        if struct.unpack_from("<H", data, at + 18)[0] != MACHINE or capability(data, at) != SM90:
+        if struct.unpack_from("<H", data, at + 18)[0] != MACHINE:
             continue
         one = cubin(data, at)
-        release = release or one.release
+        found = targets.setdefault(capability(data, at), (one.release, {}))[1]
         names = plain(list(one.kernels))
         for mangled, values in one.kernels.items():
             other = found.setdefault(names[mangled], values)
             found[names[mangled]] = {c: max(values[c], other[c]) for c in COLUMNS}
-    return release, found
+    return targets
+
+
+def read(path):
+    """Those for 9.0."""
+    return read_targets(path).get(SM90, (None, {}))
 
 
 def line(name, values):
@@ -163,6 +179,29 @@ def bound(column, recorded):
     return max(int(recorded * factor), recorded + more)
 
 
+def beyond(limits, name, values):
+    """Lines for what of a kernel is above the limits for its name: those of the first pattern that fits."""
+    for pattern, most in limits:
+        if re.match(pattern, name):
+            for c, n in most.items():
+                if values[c] > n:
+                    yield f"{name}: {values[c]} {c}, never more than {n}"
+            return
+
+
+def worse_elsewhere(targets):
+    """Lines about targets other than 9.0."""
+    for target, (_, found) in sorted(targets.items()):
+        if target == SM90:
+            continue
+        for pattern, _ in OTHER_LIMITS:
+            if not any(re.match(pattern, name) for name in found):
+                yield f"sm_{target}: no kernel is called {pattern}"
+        for name in sorted(found):
+            for text in beyond(OTHER_LIMITS, name, found[name]):
+                yield f"sm_{target}: {text}"
+
+
 def worse(found, recorded):
     """Lines that say what is wrong."""
     again = f"; if it is meant to be so: {sys.argv[0]} --record FILE.so"
@@ -175,9 +214,7 @@ def worse(found, recorded):
                 yield (f"{name}: {found[name][c]} {c}, at most {bound(c, recorded[name][c])} "
                        f"(recorded {recorded[name][c]}){again}")
         for pattern, limits in LIMITS:
-            for c, most in limits.items():
-                if re.match(pattern, name) and found[name][c] > most:
-                    yield f"{name}: {found[name][c]} {c}, never more than {most}"
+            yield from beyond([(pattern, limits)], name, found[name])
     for name in sorted(set(recorded) - set(found)):
         yield f"{name} is in {TABLE.name}, but not in the file{again}"
 
@@ -189,7 +226,8 @@ def main():
         print(__doc__, end="")
         return 0 if mode in ("-h", "--help") else 2
     path = words[0]
-    release, found = read(path)
+    targets = read_targets(path)
+    release, found = targets.get(SM90, (None, {}))
     for other in words[1:]:
         for name, values in read(other)[1].items():
             if name in found:
@@ -211,11 +249,13 @@ def main():
     if release != recorded_release:
         print(f"sass_gates: built by nvcc {release}, recorded with {recorded_release}: nothing to compare with")
         return 77
-    wrong = list(worse(found, recorded))
+    wrong = list(worse(found, recorded)) + list(worse_elsewhere(targets))
     for text in wrong:
         print(f"sass_gates: {text}")
     if not wrong:
-        print(f"sass_gates: {len(found)} kernels within their bounds (nvcc {release})")
+        others = ", ".join(f"sm_{t}" for t in sorted(targets) if t != SM90)
+        print(f"sass_gates: {len(found)} kernels within their bounds (nvcc {release})" +
+              (f"; those of {others} within theirs" if others else ""))
     return 1 if wrong else 0
 
 

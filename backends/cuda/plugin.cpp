@@ -56,7 +56,7 @@ struct Cuda {
                                                          cast_kernels,
                                                          sample_kernels,
                                                          candidates_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &gpu::kBytes};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &gpu::kBytes, &gpu::kCard};
 
   static swy_plugin functions() {
     swy_plugin p{};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of steps with few rows, on Hopper: the operations after the projections of a delta layer, and a mixture with
+// Ranges of steps with few rows: the operations after the projections of a delta layer, and a mixture with
 // its norm.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by

@@ -23,7 +23,7 @@ struct Room {
 inline Room make_room(const swy_device& device) {
   Room room{device.ordinal, {static_cast<uint32_t>(device.processors)}};
   const auto* kernel = reinterpret_cast<const void*>(alone);
-  const auto memory = static_cast<int>(device.block_memory);
+  const auto memory = static_cast<int>(device.features.block_memory);
   bool asked = use(device, nullptr) == SWY_OK &&
                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
   for (uint32_t i = 1; i < 4; ++i) {
@@ -32,7 +32,7 @@ inline Room make_room(const swy_device& device) {
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {blocks, 1, 1};
     cudaLaunchConfig_t config{};
-    config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.block_memory;
+    config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.features.block_memory;
     config.attrs = &cluster, config.numAttrs = 1;
     int count = 0;
     asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;

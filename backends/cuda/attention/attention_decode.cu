@@ -328,7 +328,7 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
   // Blocks of few rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
   // two would run on one multiprocessor while others are idle.
-  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, kAlone);
+  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
   SWY_CUDA_TRY(launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads,
                                rows > kSplitRows && fits ? spread : own, map, a, cut, columns, r.list.step));
@@ -365,9 +365,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
                      "takes steps with one row per sequence, or of up to %u rows", kMostRows);
   }
   if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
-  if (!is_hopper(device) || device.block_memory < memory_bytes<8>(kMostRotary, kMostRows)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the clusters of compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   if (bucket.rows > 64) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
   }
@@ -377,6 +375,14 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   }
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
+  }
+  const uint32_t rows = one_row_each(bucket) ? 1 : kMostRows;
+  const uint32_t needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim, rows)
+                          : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, rows)
+                                              : memory_bytes<8>(a.rotary_dim, rows);
+  if (needed > device.features.block_memory) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
+                     needed, device.features.block_memory);
   }
   if (a.rotary_dim % (a.head_dim / 16) == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rotary_dim is %u; it must be a multiple of %u",

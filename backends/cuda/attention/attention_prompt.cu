@@ -102,7 +102,7 @@ swy_status record_tiles(const Recording& r, const Attention& a) {
 
 template <int kDim>
 swy_status record_dim(const Recording& r, const Attention& a) {
-  const bool cut = cuts_tiles(r, a) || r.device().block_memory < shared_bytes(kDim, 1);
+  const bool cut = cuts_tiles(r, a) || r.device().features.block_memory < shared_bytes(kDim, 1);
   return cut ? record_tiles<kDim, 2>(r, a) : record_tiles<kDim, 1>(r, a);
 }
 
@@ -114,7 +114,7 @@ swy_status record(const Recording& r) {
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const uint32_t dim = attention_attrs(op).head_dim;
-  if (device.capability < 80 || device.block_memory < shared_bytes(dim, 2)) {
+  if (device.features.block_memory < shared_bytes(dim, 2)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
                      shared_bytes(dim, 2));
   }

@@ -192,9 +192,7 @@ swy_status record(const Recording& r) {
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs the wgmma of compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (bucket.page_size < 2 || (bucket.page_size & (bucket.page_size - 1)) != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "pages have %u tokens; it must be a power of two, and more than one", bucket.page_size);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of one row with 4-bit weights on Hopper: the copy engine brings boxes of a weight, tensor cores multiply.
-// (README.md has a glossary.)
+// Products of one row with 4-bit weights: the copy engine of Hopper brings boxes of a weight (async_copies.cuh does so
+// for other cards), tensor cores multiply. (README.md has a glossary.)
 //
 // Each warp of a block has its own columns: slices of 256 elements, 128 bytes of a row. So a warp needs only the
 // activations that it converts itself, and the block meets only once, to add up its warps' results. A block requests
@@ -42,8 +42,6 @@ inline bool in_boxes(const Weight& w) { return in_slices(w) && w.rows % kTileRow
 __host__ __device__ inline uint32_t scales_bytes(const Weight& w, uint32_t rows) {
   return rows * w.groups * 2 * (w.offsets != nullptr ? 2 : 1);
 }
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // ---- requests to the copy engine that have not arrived yet
 
@@ -175,7 +173,5 @@ __device__ inline float sum_lanes(const float (&v)[N]) {
     return sum_lanes<N / 2, D / 2>(half);
   }
 }
-
-#endif
 
 }  // namespace gpu

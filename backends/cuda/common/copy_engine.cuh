@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hopper's barriers in shared memory and its copy engine. PTX ISA, sections on mbarrier and cp.async.bulk. 32-bit
-// addresses are those of shared memory. Compiled for older devices than 9.0, only shared_at exists.
+// addresses are those of shared memory. Compiled for older devices than 9.0, only shared_at is defined.
 #pragma once
 
 #include <cuda.h>
@@ -95,6 +95,17 @@ __device__ inline void copy_out(void* to, uint32_t from, uint32_t bytes) {
 // complete.
 __device__ inline void copies_out_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ inline void copies_out_done() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+#else
+
+// For functions that no kernel of an older device calls.
+__device__ void barrier_init(uint32_t at, uint32_t arrivals);
+__device__ void publish_barriers();
+__device__ void barrier_expect(uint32_t at, uint32_t bytes);
+__device__ void barrier_wait(uint32_t at, uint32_t parity);
+__device__ void copy_box(uint32_t to, const CUtensorMap& map, uint32_t x, uint32_t y, uint32_t barrier);
+__device__ void prefetch_map(const CUtensorMap& map);
+__device__ void copy_in(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier);
 
 #endif
 

@@ -14,8 +14,6 @@ namespace gpu {
 
 constexpr uint32_t kSliceWarps = 16, kSliceThreads = 32 * kSliceWarps;
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 constexpr uint32_t kShareStride = 24;  // floats from one group's sums of a tile to the next's: no two lanes in a bank
 
 // A slice of activations as the second operand: b[group][0] multiplies bytes of the weight as they are, b[group][1]
@@ -208,7 +206,5 @@ __device__ inline float inverse_root(const float (&squares)[kWarps], float per_w
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(fmaf(total, per_width, eps)));
   return root;
 }
-
-#endif
 
 }  // namespace gpu

@@ -12,8 +12,6 @@
 
 namespace gpu {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 __device__ inline void multiply_half_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
   asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -89,7 +87,5 @@ __device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t sh
   __syncwarp();  // every lane has read the tile
   put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
 }
-
-#endif
 
 }  // namespace gpu

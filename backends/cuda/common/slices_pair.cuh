@@ -15,8 +15,6 @@ struct alignas(16) PairMemory {
   float2 of_group[2][4];
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 struct PairOperand {
   uint32_t b[4][2][2];  // as in Operand
   float scale[2];       // of each sum: a 16th of the activations' scale
@@ -125,7 +123,5 @@ __device__ inline void multiply_pair(uint32_t at, uint32_t in_box, uint32_t shar
   __syncwarp();  // every lane has read the tile
   put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
 }
-
-#endif
 
 }  // namespace gpu

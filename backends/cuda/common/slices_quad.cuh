@@ -15,8 +15,6 @@ struct alignas(16) QuadMemory {
   float2 of_group[kQuad][4];  // [row][group]: a 16th of the scale, and 16 times the sum of the integers
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 struct QuadOperand {
   uint32_t b[4][2][2];  // as in Operand
   uint32_t of_group;    // where this lane's row has its scales and sums
@@ -86,7 +84,5 @@ __device__ inline void multiply_quad(uint32_t at, uint32_t in_box, uint32_t shar
   __syncwarp();  // every lane has read the tile
   put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
 }
-
-#endif
 
 }  // namespace gpu

@@ -27,9 +27,10 @@ struct RingShape {
   __host__ __device__ uint32_t count() const { return 1u << log_count; }
   __host__ __device__ uint32_t bytes() const { return kVectorWarps * count() * (stage_bytes + 8); }
 };
+inline RingShape most_ring(uint32_t stage_bytes) { return {(stage_bytes + 127) / 128 * 128, 2}; }
 inline RingShape ring_shape(uint32_t stage_bytes, uint32_t strips, uint32_t blocks) {
   const uint32_t each = ceil_div(strips, blocks * kVectorWarps);
-  return {(stage_bytes + 127) / 128 * 128, each <= 1 ? 0u : each <= 2 ? 1u : 2u};
+  return {most_ring(stage_bytes).stage_bytes, each <= 1 ? 0u : each <= 2 ? 1u : 2u};
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -25,8 +25,6 @@ struct TermMemory {
   alignas(16) float squares[kQuad][kTermWarps];
 };
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 // Two floats as bf16, the first in the lower half.
 __device__ inline uint32_t two_terms(float low, float high) {
   const __nv_bfloat162 two = __floats2bfloat162_rn(low, high);
@@ -120,7 +118,5 @@ struct TermBlock {
     return total;
   }
 };
-
-#endif
 
 }  // namespace gpu

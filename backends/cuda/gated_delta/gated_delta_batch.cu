@@ -297,9 +297,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if ((bucket.flags & SWY_BUCKET_DECODE) == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS, "serves steps with one row per sequence");
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   if ((a.key_dim != 32 && a.key_dim != 64 && a.key_dim != 128) || a.value_dim % 32 != 0 || a.value_dim > kMostDim ||
       a.conv_kernel != kTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,

@@ -347,7 +347,7 @@ swy_status record_walk(const Recording& r, const Chunks& c) {
 uint32_t least_block_memory() { return Places<128, 2>::kBytes; }
 
 swy_status record_chunks(const Recording& r, const Chunks& c) {
-  const bool roomy = r.device().block_memory >= Places<128, 3>::kBytes;
+  const bool roomy = r.device().features.block_memory >= Places<128, 3>::kBytes;
   switch (c.d.key_dim) {
     case 32:
       return record_walk<32, 3>(r, c);

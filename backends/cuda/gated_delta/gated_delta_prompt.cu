@@ -47,7 +47,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
         "kernel to 4",
         a.key_dim, a.value_dim, a.conv_kernel);
   }
-  if (device.capability < 80 || device.block_memory < least_block_memory()) {
+  if (device.features.block_memory < least_block_memory()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory in a block",
                      least_block_memory());
   }

@@ -33,17 +33,18 @@ constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 
 template <int N, bool kRaw, uint32_t kRows, bool kPends>
 __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ < 900
+  if (!kRaw) return;  // what follows needs clusters
+#endif
   constexpr uint32_t kHeld = kPends ? kRowsAtOnce : kRows;
   static_assert(kRows <= kHeld);
   constexpr int kChannels = Columns<N>::kChannels;
   using Held = ColumnRows<N, kHeld>;
   __shared__ __align__(16) Held m;
   __shared__ __align__(16) float out[kRows][kSlice];
-  __shared__ float shared_squares[kRows];
   Stamps stamps(kStampDelta);
   const ColumnPlace place(d, slices);
-  const uint32_t key_head = place.key_head, rank = place.rank, head = place.head, slice = place.slice;
+  const uint32_t key_head = place.key_head, head = place.head, slice = place.slice;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8, column = place.column;
   const uint32_t dim = d.key_dim, channels = d.channels(), taps = d.kernel;
   const bool valid = blockIdx.y < step->seqs;
@@ -186,6 +187,9 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
     stamps.end();
     return;
   }
+#if __CUDA_ARCH__ >= 900
+  __shared__ float shared_squares[kRows];
+  const uint32_t rank = place.rank;
   if (summed < kRows) shared_squares[summed] = sum_of_row();
   cg::cluster_group cluster = cg::this_cluster();
   cluster.sync();
@@ -246,6 +250,7 @@ swy_status record_delta(const Recording& r, const Delta& d) {
 swy_status record(const Recording& r) { return record_delta<false>(r, delta_of(r)); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   return supports_delta_step(device, op, bucket, error);
 }
 
@@ -267,14 +272,11 @@ constexpr Kernel kKernels[] = {{.name = "gated_delta.step",
 
 }  // namespace
 
-swy_status supports_delta_step(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+swy_status supports_delta_step(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   if (sequence_rows(bucket) > kMostRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
                      "serves steps with one row per sequence, or of up to %u rows", kMostRows);
-  }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters of blocks (compute capability 9.0)");
   }
   if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,

@@ -53,7 +53,7 @@ struct GroupedShape {
 };
 // Consumers release a stage when they have the next one: with a single stage they would wait for each other.
 constexpr uint32_t kLeastStages = 2;
-static_assert(GroupedShape{kLeastStages, 8 * kMostTileGroups, true}.bytes(SWY_BF16) <= kProcessorMemory - kBlockMemory);
+static_assert(GroupedShape{kLeastStages, 8 * kMostTileGroups, true}.bytes(SWY_BF16) <= kHopperMemory - kHopperReserved);
 inline GroupedShape grouped_shape(uint64_t block_memory, swy_dtype d, uint32_t most_rows, bool staged) {
   GroupedShape s{kLeastStages, most_rows, staged};
   while (s.stages < kMostStages && GroupedShape{s.stages + 1, most_rows, staged}.bytes(d) <= block_memory) ++s.stages;

@@ -11,8 +11,6 @@
 namespace gpu {
 namespace {
 
-constexpr int kLeastCapability = 80;
-
 // Names and properties of all devices, read once; they do not change while the process runs.
 struct Properties {
   cudaError_t result = cudaSuccess;
@@ -48,15 +46,21 @@ swy_status find_device(uint32_t index, const cudaDeviceProp** out, swy_error* er
   return SWY_OK;
 }
 
+std::string_view card_of(const swy_setting* settings, uint32_t count) {
+  std::string_view value = kCard.default_value;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::string_view(settings[i].name) == kCard.name) value = settings[i].value;
+  }
+  return value;
+}
+
 swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy_device& d, swy_error* error) {
   const cudaDeviceProp* p = nullptr;
   if (const swy_status s = find_device(index, &p, error); s != SWY_OK) return s;
   d.ordinal = static_cast<int>(index);
   d.processors = p->multiProcessorCount;
-  d.capability = p->major * 10 + p->minor;
-  d.block_memory = p->sharedMemPerBlockOptin;
   d.pooled = p->memoryPoolsSupported != 0;
-  if (d.capability < kLeastCapability) {
+  if (p->major * 10 + p->minor < kLeastCapability) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH,
                      "%s has compute capability %d.%d; the kernels need 8.0 (Ampere) or more", p->name, p->major,
                      p->minor);
@@ -64,6 +68,9 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   d.kv_bf16 = swy::is_on(swy::kKvBf16, settings, count);
   d.bytes = swy::is_on(gpu::kBytes, settings, count);
   if (const swy_status s = use(d, error); s != SWY_OK) return s;
+  int code = 0;
+  if (const swy_status s = code_of_kernels(&code, error); s != SWY_OK) return s;
+  if (const swy_status s = features_of(*p, code, card_of(settings, count), &d.features, error); s != SWY_OK) return s;
   if (!timelines_available()) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "the driver has no stream memory operations");
   }

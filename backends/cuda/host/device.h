@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "card.h"
 #include "profile.h"
 #include "rates.h"
 #include "switchyard/plugin.h"
@@ -39,9 +40,8 @@ struct Arrival {
 
 struct swy_device {
   int ordinal = 0;
-  int processors = 0;         // streaming multiprocessors
-  int capability = 0;         // 90 for Hopper
-  uint64_t block_memory = 0;  // shared memory that a block may have
+  int processors = 0;  // streaming multiprocessors
+  gpu::Features features;
   gpu::Rates rates;
   bool kv_bf16 = true;
   bool bytes = true;    // prompts by the kernels *.bytes

@@ -93,18 +93,31 @@ inline double cost_of(const swy_device& device, double bytes, double multiply_ad
   return 2.0 * launches + (memory > math ? memory : math);
 }
 
-// Whether the device runs code for compute capability 9.0. That code is compiled for 9.0 only: every other device,
-// newer ones too, runs the PTX of 8.0, in which kernels that need 9.0 are empty.
-inline bool is_hopper(const swy_device& device) { return device.capability == 90; }
+// What kernels state in `supports`.
+inline swy_status needs_copy_engine(const swy_device& device, swy_error* error) {
+  if (device.features.copy_engine) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH,
+                   "needs the copy engine and clusters of blocks (compute capability 9.0 or newer)");
+}
+inline swy_status needs_wgmma(const swy_device& device, swy_error* error) {
+  if (device.features.wgmma) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs wgmma (compute capability 9.0 alone)");
+}
+
+// Whether boxes (boxes.cuh) come by the copy engine: blocks that request all that they read need much shared memory.
+inline bool boxes_by_engine(const swy_device& device) {
+  return device.features.copy_engine && device.features.block_memory >= 227 * 1024;
+}
 
 // Shared memory of a multiprocessor of Hopper, and the amount that each block takes of it in addition to its kernel's
-// request.
-constexpr uint32_t kProcessorMemory = 228 * 1024, kBlockMemory = 1024;
+// request: for kernels that only Hopper has.
+constexpr uint32_t kHopperMemory = 228 * 1024, kHopperReserved = 1024;
 // More than half of a multiprocessor's memory, less the amount that each block takes in addition: this prevents two
 // blocks of a launch on one multiprocessor. Otherwise a multiprocessor without a block of the previous kernel would get
 // two, and another one none.
-constexpr uint32_t kAlone = 113 * 1024 + 128;
-static_assert(kAlone + kBlockMemory > kProcessorMemory / 2);
+inline uint32_t alone_memory(const swy_device& device) {
+  return device.features.processor_memory / 2 - device.features.reserved + 128;
+}
 
 // ---- launching
 
@@ -147,7 +160,7 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {cluster, 1, 1};
   }
-  if (r.list.started && is_hopper(r.device()) && r.list.ticks == nullptr) {
+  if (r.list.started && r.device().features.dependent_launch && r.list.ticks == nullptr) {
     attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -98,6 +98,13 @@ swy_status note(swy_list& list, swy_error* error) {
 
 }  // namespace
 
+swy_status code_of_kernels(int* capability, swy_error* error) {
+  cudaFuncAttributes a{};
+  const cudaError_t e = cudaFuncGetAttributes(&a, note_time);
+  *capability = a.ptxVersion;
+  return check(e, "looking for code for the device", error);
+}
+
 const swy_profile kProfile = {sizeof(swy_profile), 0, enable, collect, correlate, dropped};
 
 swy_status begin_spans(swy_list& list, swy_error* error) {

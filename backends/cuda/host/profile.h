@@ -27,4 +27,7 @@ swy_status note_launch(swy_list& list, const void* function, swy_error* error);
 // Keeps the spans of the list that was just submitted, once it is done.
 swy_status keep_spans(swy_list& list, swy_error* error);
 
+// For which compute capability (90 for 9.0) the code is that the driver has loaded.
+swy_status code_of_kernels(int* capability, swy_error* error);
+
 }  // namespace gpu

@@ -38,7 +38,7 @@ double attribute(const swy_device& device, cudaDeviceAttr which) {
 }  // namespace
 
 Rates rates_of(const swy_device& device) {
-  const PerCycle here = per_cycle(device.capability), there = per_cycle(90);
+  const PerCycle here = per_cycle(device.features.capability), there = per_cycle(90);
   const double memory =
       attribute(device, cudaDevAttrMemoryClockRate) * attribute(device, cudaDevAttrGlobalMemoryBusWidth);
   const double cycles = attribute(device, cudaDevAttrClockRate) * device.processors;

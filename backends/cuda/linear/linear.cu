@@ -135,7 +135,9 @@ Projection linear_projection(const Recording& r) {
 }
 
 VectorShape vector_shape(const swy_device& device, uint32_t rows, uint32_t width, uint32_t forms) {
-  const auto fits = [&](uint32_t m) { return Activations::bytes_of(forms, m, width) + 4096 <= device.block_memory; };
+  const auto fits = [&](uint32_t m) {
+    return Activations::bytes_of(forms, m, width) + 4096 <= device.features.block_memory;
+  };
   if (rows > 4 && fits(8)) return {8, 2, 2};
   if (rows > 1 && fits(4)) return {4, 2, 2};
   return width > 2048 ? VectorShape{1, 2, 4} : VectorShape{1, 4, 2};
@@ -148,7 +150,7 @@ swy_status vector_usable(const swy_device& device, const swy_op& op, uint32_t fi
     forms |= form_of(op.weights[i]->dtype);
   }
   const auto width = static_cast<uint32_t>(op.weights[first]->dims[op.weights[first]->rank - 1]);
-  if (Activations::bytes_of(forms, 1, width) + 4096 > device.block_memory) {
+  if (Activations::bytes_of(forms, 1, width) + 4096 > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a row of %u does not fit the shared memory", width);
   }
   return SWY_OK;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows on Hopper (boxes.cuh).
+// RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows (boxes.cuh).
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
 // Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
@@ -19,17 +19,42 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   if constexpr (kHeads) {
-    multiply_heads<kTeams, kRows>(maps, b, step, dynamic);
+    multiply_heads<kTeams, kRows, true>(maps, b, step, dynamic);
   } else if (blockIdx.x < b.tile_blocks) {
-    multiply_block<kTeams, kRows>(maps, b, step, dynamic);
+    multiply_block<kTeams, kRows, true>(maps, b, step, dynamic);
   } else if constexpr (kTeams == 2) {
-    multiply_plain<kRows>(b, step, dynamic);
+    multiply_plain<kRows, true>(b, step, dynamic);
   }
 #endif
 }
 
-// Tiles per block: as many as it takes for all blocks to run at once.
-uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t others) {
+// The same by cp.async, in blocks of which a multiprocessor has two.
+constexpr uint32_t kAsyncBlocks = 2, kAsyncDeclared = 4096;  // at least the memory that such a kernel declares
+template <bool kHeads, uint32_t kTeams, uint32_t kRows>
+__global__ void __launch_bounds__(kSliceThreads, kAsyncBlocks)
+    linear_async(const __grid_constant__ Boxes b, const swy_step* step) {
+  extern __shared__ char dynamic[];
+  const Maps none{};
+  if constexpr (kHeads) {
+    multiply_heads<kTeams, kRows, false>(none, b, step, dynamic);
+  } else if (blockIdx.x < b.tile_blocks) {
+    multiply_block<kTeams, kRows, false>(none, b, step, dynamic);
+  } else if constexpr (kTeams == 2) {
+    multiply_plain<kRows, false>(b, step, dynamic);
+  }
+}
+
+// Tiles per block, so that all blocks run at once: one block on a multiprocessor with the copy engine, otherwise two.
+// If these have too little memory, they run one after the other.
+uint32_t tiles_per_block(const swy_device& device, uint32_t tiles, uint32_t others, uint32_t slices) {
+  if (!boxes_by_engine(device)) {
+    const Features& card = device.features;
+    const uint32_t places = kAsyncBlocks * static_cast<uint32_t>(device.processors);
+    const uint32_t tile = Share<1>::kColumns / teams_of(slices) * (kTileBytes + kTileRows * kSlice / 64 * 4);
+    const uint32_t room = card.processor_memory / kAsyncBlocks - card.reserved - kAsyncDeclared;
+    const uint32_t most = std::min(std::max(room / tile, teams_of(slices)), kMostTiles);
+    return std::min(std::max(ceil_div(tiles, places > others ? places - others : 1), teams_of(slices)), most);
+  }
   const auto all = static_cast<uint32_t>(device.processors);
   return ceil_div(tiles, all > others ? all - others : 1);
 }
@@ -71,9 +96,6 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   if (swy::tensor(op, "x").dims[0] > kQuad) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows", kQuad);
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
-  }
   const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]),
              width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
   uint32_t tiles = 0, others = 0, quantized = 0;
@@ -85,19 +107,21 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
       continue;
     }
     if (quantized++ == 0) like = w;
-    if (!in_boxes(w) || w.dtype != like.dtype || w.groups != like.groups) {
+    if (!(boxes_by_engine(device) ? in_boxes(w) : in_slices(w)) || w.dtype != like.dtype || w.groups != like.groups) {
       return swy::fail(
           error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
           "weight %u (%u x %u) is not, like the others, of 4 bits in tiles of 16 x 256 and groups of 64 or "
           "a multiple",
           i, w.rows, w.width);
     }
-    tiles += w.rows / kTileRows;
+    tiles += ceil_div(w.rows, kTileRows);
   }
-  const uint32_t each = tiles_per_block(device, tiles, others);
+  const uint32_t each = tiles_per_block(device, tiles, others, width / kSlice);
   if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice ||
       (others != 0 && width > kPlainWarps * kSlice) ||
-      shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows), rows) > device.block_memory / 2) {
+      (others != 0 && rows > 1 && boxes_by_engine(device) && kPlainMemory > device.features.block_memory / 2) ||
+      shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows), rows) >
+          (boxes_by_engine(device) ? device.features.block_memory / 2 : device.features.block_memory)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u tiles of 16 rows of %u columns, and %u blocks of plain rows, do not fit the device", tiles,
                      width, others);
@@ -113,11 +137,12 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     b.heads = *heads;
     b.squares = p.width / heads->dim * head_parts(heads->dim);
   }
+  const bool engine = boxes_by_engine(r.device());
   uint32_t next = 0, others = 0;
   for (uint32_t i = 0; i < p.count; ++i) {
     const Weight& w = p.weights[i];
     b.quantized[i] = is_quantized(w.dtype);
-    b.p.first_task[i + 1] = b.p.first_task[i] + (b.quantized[i] ? w.rows / kTileRows : 0);
+    b.p.first_task[i + 1] = b.p.first_task[i] + (b.quantized[i] ? ceil_div(w.rows, kTileRows) : 0);
     if (!b.quantized[i]) {
       others += plain_blocks(w.rows);
       continue;
@@ -125,10 +150,10 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     b.like = w;
     b.scale_bytes = scales_bytes(w, kTileRows);
     b.map[i] = next;
-    SWY_CUDA_TRY(map_boxes(w, kTileRows, &maps.of[next++], r.error));
+    if (engine) SWY_CUDA_TRY(map_boxes(w, kTileRows, &maps.of[next++], r.error));
   }
   const uint32_t tiles = b.p.first_task[p.count];
-  b.tiles = tiles_per_block(r.device(), tiles, others);
+  b.tiles = tiles_per_block(r.device(), tiles, others, b.slices());
   b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
@@ -138,9 +163,14 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;
     if (rows > 1) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
-    return launch(r, kernel, blocks, kSliceThreads, std::max(needed, kAlone - own), maps, b, r.list.step);
+    return launch(r, kernel, blocks, kSliceThreads, std::max(needed, alone_memory(r.device()) - own), maps, b,
+                  r.list.step);
   };
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {
+    if (!engine) {
+      return launch(r, teams_of(b.slices()) == 2 ? linear_async<kHeads, 2, kRows> : linear_async<kHeads, 1, kRows>,
+                    blocks, kSliceThreads, needed, b, r.list.step);
+    }
     return teams_of(b.slices()) == 2 ? go(linear_boxes<kHeads, 2, kRows>) : go(linear_boxes<kHeads, 1, kRows>);
   };
   if (heads != nullptr) {

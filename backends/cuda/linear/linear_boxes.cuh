@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "common/async_copies.cuh"
 #include "common/projection.cuh"
 #include "common/slices_quad.cuh"
 #include "gated_delta/gated_delta_step.h"
@@ -13,7 +14,8 @@ namespace gpu {
 
 constexpr uint32_t kMostTiles = 8, kPlainRows = 16;  // of a block
 constexpr uint32_t kPlainWarps = kSliceWarps / 2;    // with different columns
-static_assert(kPlainRows / 2 * 16 * kSliceThreads + 1024 <= kAlone);
+constexpr uint32_t kPlainMemory = 109 * 1024;        // of a block of them, with several rows of activations
+static_assert(kPlainRows / 2 * 16 * kSliceThreads + 1024 <= kPlainMemory);
 constexpr uint32_t kMostWeights = 4;  // quantized ones
 
 __host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows + kPlainRows - 1) / kPlainRows; }
@@ -36,8 +38,6 @@ __host__ __device__ inline uint32_t teams_of(uint32_t slices) { return slices <=
 struct Maps {
   CUtensorMap of[kMostWeights];
 };
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // The norm's factors of this lane's eight elements of a slice; they need no input of the step.
 __device__ inline void factors_of(const Boxes& b, uint32_t slice, float (&factors)[8]) {
@@ -120,6 +120,23 @@ __device__ inline void ask_for_others(const Maps& maps, const Boxes& b, const Sl
   }
 }
 
+// The same by cp.async: each warp's tiles, and the scales by all threads.
+__device__ inline void begin_tiles_async(const Boxes& b, const SliceBoxes& own, uint32_t first, uint32_t tiles,
+                                         char* scales) {
+  const Projection& p = b.p;
+  for (uint32_t i = 0; i < own.count; ++i) {
+    const uint32_t w = weight_of_task(p, own.tile + i);
+    copy_box_async<kTileRows>(own.boxes + i * kTileBytes, p.weights[w], (own.tile + i - p.first_task[w]) * kTileRows,
+                              own.slice, p.weights[w].rows - 1);
+  }
+  for (uint32_t i = 0; i < tiles; ++i) {
+    const uint32_t w = weight_of_task(p, first + i);
+    const uint32_t row = (first + i - p.first_task[w]) * kTileRows;
+    copy_scales_async(scales + i * b.scale_bytes, p.weights[w], row, kTileRows, threadIdx.x, kSliceThreads,
+                      p.weights[w].rows - row);
+  }
+}
+
 // Where a thread's result belongs in the outputs, and the value of the residual that is added to it. The threads 4 r to
 // 4 r + 3 have row r of the block's weights, 4 / kRows of them each row of the activations; the first of those writes.
 // Null for the others.
@@ -127,13 +144,15 @@ struct ResultPlace {
   float* to = nullptr;
   const float* added = nullptr;
 };
-template <uint32_t kRows>
+// kWhole: all weights have whole tiles.
+template <uint32_t kRows, bool kWhole>
 __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, uint32_t tiles, uint32_t rows) {
   const uint32_t row = threadIdx.x / 4, x_row = threadIdx.x % 4 / (4 / kRows);
   if (threadIdx.x % (4 / kRows) != 0 || x_row >= rows || row >= tiles * kTileRows) return {};
   const Projection& p = b.p;
   const uint32_t w = weight_of_task(p, first + row / kTileRows);
   const uint32_t at = (first - p.first_task[w]) * kTileRows + row;  // the block may begin before the weight
+  if (!kWhole && at >= p.weights[w].rows) return {};
   ResultPlace place;
   place.to = p.y[w] + (x_row * p.weights[w].rows + at);
   if (p.residual != nullptr) place.added = p.residual + (x_row * p.weights[w].rows + at);
@@ -171,7 +190,8 @@ struct SliceRows {
 template <uint32_t kTeams, uint32_t kRows>
 constexpr bool kShareRows = kRows > 1 && kTeams == 2;
 
-template <uint32_t kTeams, uint32_t kRows>
+// kEngine: whether the copy engine brings the weights.
+template <uint32_t kTeams, uint32_t kRows, bool kEngine>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr bool kShared = kShareRows<kTeams, kRows>;
   constexpr uint32_t kOwnRows = kShared ? kRows / 2 : kRows;
@@ -188,7 +208,11 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
                          mine.exists ? mine.count : 0, arrived[warp]};
   release_next();
-  begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
+  if constexpr (kEngine) {
+    begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
+  } else {
+    begin_tiles_async(b, asked, first, tiles, scales);
+  }
   stamps.note(kAsked);
   using Exchange = std::conditional_t<kRows == kQuad, QuadMemory, PairMemory>;
   auto* memory = reinterpret_cast<Exchange*>(scales + b.tiles * b.scale_bytes) + mine.slice;  // if kShared or kQuad
@@ -196,7 +220,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const uint32_t x_row = kShared ? warp / Share<kTeams>::kColumns * kOwnRows : 0;  // the first of this warp
   float factors[8];
   if (mine.exists) factors_of(b, mine.slice, factors);
-  ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
+  ResultPlace place = place_of_result<kRows, kEngine>(b, first, tiles, rows);
   const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
@@ -206,22 +230,30 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
   pin(place.to), pin(place.added), pin(from);
-  ask_for_others(maps, b, asked);
+  if constexpr (kEngine) ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   float squares[kOwnRows] = {};
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
-  if (kShared ? mine.exists : count != 0) {
-    SliceRows<kOwnRows, kRows == 1> x_rows;
-    x_rows.load(from, b, rows > x_row ? rows - x_row : 0);
-    barrier_wait(scales_at, 0);
+  SliceRows<kOwnRows, kRows == 1> x_rows;
+  const bool works = kShared ? mine.exists : count != 0;
+  Piece piece[kOwnRows];
+  if (works) x_rows.load(from, b, rows > x_row ? rows - x_row : 0);
+  if constexpr (!kEngine) {
+    if (works) x_rows.make_pieces(b, factors, squares, piece);
+    arrived_async();
+    __syncthreads();
+  }
+  if (works) {
+    if constexpr (kEngine) barrier_wait(scales_at, 0);
     LaneScales<1> of;
     if constexpr (kRows == 1) of.load(places, 0);
-    if (!kShared || count != 0) barrier_wait(tiles_at, (count - 1) & 1);
+    if constexpr (kEngine) {
+      if (!kShared || count != 0) barrier_wait(tiles_at, (count - 1) & 1);
+    }
     stamps.note(kArrived);
-    Piece piece[kOwnRows];
-    x_rows.make_pieces(b, factors, squares, piece);
+    if constexpr (kEngine) x_rows.make_pieces(b, factors, squares, piece);
     const auto x = [&] {
       if constexpr (kRows == kQuad) {
         const auto own_piece = [&](uint32_t round, uint32_t m) { return piece[kShared ? m : 2 * round + m]; };
@@ -270,7 +302,5 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   }
   stamps.end();
 }
-
-#endif
 
 }  // namespace gpu

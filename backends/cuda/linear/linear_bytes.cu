@@ -254,7 +254,7 @@ swy_status record_bytes(const Recording& r) {
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
   p.stages = byte_stages(width_of(r.op));
-  const ByteShape shape = byte_shape(r.device().block_memory, width_of(r.op), n);
+  const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
   const auto kernel = n == 128  ? linear_bytes<128>
                       : n == 96 ? linear_bytes<96>
                       : n == 64 ? linear_bytes<64>
@@ -264,9 +264,7 @@ swy_status record_bytes(const Recording& r) {
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
@@ -280,7 +278,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be multiplied as bytes: i4 in groups of whole 64s is needed", i);
   }
-  if (byte_shape(device.block_memory, width_of(op), kByteRows).stages == 0) {
+  if (byte_shape(device.features.block_memory, width_of(op), kByteRows).stages == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", width_of(op));
   }
   if (steps_of(op) != 0) return SWY_OK;

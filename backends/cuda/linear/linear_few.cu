@@ -152,7 +152,7 @@ swy_status allow_memory(const Recording& r, FewKernel kernel) {
   cudaFuncAttributes attributes{};
   const auto* function = reinterpret_cast<const void*>(kernel);
   cudaError_t e = cudaFuncGetAttributes(&attributes, function);
-  const auto most = static_cast<int>(r.device().block_memory - attributes.sharedSizeBytes);
+  const auto most = static_cast<int>(r.device().features.block_memory - attributes.sharedSizeBytes);
   if (e == cudaSuccess) e = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
   return check(e, "reserving shared memory", r.error);
 }
@@ -164,10 +164,10 @@ swy_status record_few(const Recording& r) {
   const FewWork work = work_of(r.op);
   const auto processors = static_cast<uint32_t>(r.device().processors);
   double time = 0;
-  f.cut = best_cut(work, processors, r.device().block_memory, &time);
+  f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
   const FewKernel kernel = kernel_for(f.cut);
   const uint32_t room = clusters_at_once(f.cut, kernel, processors);
-  f.cut = cut_for(work, f.cut.shift, room, r.device().block_memory);
+  f.cut = cut_for(work, f.cut.shift, room, r.device().features.block_memory);
   uint32_t next = 0;
   for (uint32_t i = 0; i < f.p.count; ++i) {
     const Weight& w = f.p.weights[i];
@@ -187,9 +187,7 @@ swy_status record_few(const Recording& r) {
 }
 
 swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs clusters (compute capability 9.0)");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   if (rows_of(op) < 2 || rows_of(op) > kFewMostRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes 2 to %u rows, the bucket has %u", kFewMostRows,
                      rows_of(op));
@@ -211,7 +209,7 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
   double time = 0;
   const auto processors = static_cast<uint32_t>(device.processors);
   if (quantized == 0 || quantized > kFewMostWeights ||
-      best_cut(work_of(op), processors, device.block_memory, &time).tiles == 0) {
+      best_cut(work_of(op), processors, device.features.block_memory, &time).tiles == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "1 to %u weights of 4 bits whose tiles fit, and an even number of slices, are needed",
                      kFewMostWeights);
@@ -222,7 +220,7 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
 double cost_few(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0, time = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  best_cut(work_of(op), static_cast<uint32_t>(device.processors), device.block_memory, &time);
+  best_cut(work_of(op), static_cast<uint32_t>(device.processors), device.features.block_memory, &time);
   return 2 + device.rates.bytes(bytes, 3.5e6) + time;
 }
 

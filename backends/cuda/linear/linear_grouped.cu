@@ -105,7 +105,7 @@ swy_status record_as(const Recording& r, GroupedLinear& p, const GroupedLinearWe
     p.counters = take_counters(r.list, tiles, r.error);
     if (p.counters == nullptr) return SWY_UNSUPPORTED;
   }
-  const GroupedShape shape = grouped_shape(r.device().block_memory, kDtype, n, false);
+  const GroupedShape shape = grouped_shape(r.device().features.block_memory, kDtype, n, false);
   const auto kernel = n == 128  ? linear_grouped<kDtype, 128>
                       : n == 96 ? linear_grouped<kDtype, 96>
                       : n == 64 ? linear_grouped<kDtype, 64>
@@ -174,9 +174,7 @@ swy_status record_grouped(const Recording& r) {
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   constexpr uint32_t kLeastOfHead = 8;  // fewer are bound by memory, and vectors come closer to that
   if (head(op) && rows_of(op) < kLeastOfHead) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows of logits or more, the bucket has %u",

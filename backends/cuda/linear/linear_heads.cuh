@@ -7,8 +7,6 @@
 
 namespace gpu {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 // A warp's activations. Where a lane finds its words, and the scales and
 // squares of a row and group: its own group of one row or, of several, row lane / 4 and group lane % 4.
 template <uint32_t kRows>
@@ -68,7 +66,7 @@ struct HeadPlaces {
   }
 };
 
-template <uint32_t kTeams, uint32_t kRows>
+template <uint32_t kTeams, uint32_t kRows, bool kEngine>
 __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   __shared__ Asked arrived[kSliceWarps], scales_arrived;
   const Projection& p = b.p;
@@ -81,10 +79,14 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
   auto* scratch = reinterpret_cast<float4*>(scales + b.tiles * b.scale_bytes) + warp * 16;
   const SliceBoxes asked{boxes + (mine.slice * b.tiles + mine.begin) * kTileBytes, mine.slice, first + mine.begin,
                          mine.exists ? mine.count : 0, arrived[warp]};
-  begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
+  if constexpr (kEngine) {
+    begin_tiles(maps, b, asked, first, tiles, scales, scales_arrived);
+  } else {
+    begin_tiles_async(b, asked, first, tiles, scales);
+  }
   stamps.note(kAsked);
   const uint32_t rows = step_rows(step, p.domain);  // 0: writes nothing, but requested data must arrive
-  ResultPlace place = place_of_result<kRows>(b, first, tiles, rows);
+  ResultPlace place = place_of_result<kRows, kEngine>(b, first, tiles, rows);
   const HeadPlaces<kRows> heads(b, mine.exists ? mine.slice : 0, rows);
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
@@ -95,16 +97,22 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
   pin(own), pin(in_box), pin(share), pin(count), pin(tiles_at), pin(scales_at);
   pin(place.to), pin(place.added);
   release_next();  // earlier, the router would take the room that gate_up needs
-  ask_for_others(maps, b, asked);
+  if constexpr (kEngine) ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   const float residual = place.added != nullptr ? __ldcg(place.added) : 0.0f;
+  if constexpr (!kEngine) {
+    arrived_async();
+    __syncthreads();
+  }
   if (count != 0) {
     const HalvesOperand<kRows> x = heads.load(b, scratch);
     stamps.note(kRead);
-    barrier_wait(scales_at, 0);
-    barrier_wait(tiles_at, (count - 1) & 1);
+    if constexpr (kEngine) {
+      barrier_wait(scales_at, 0);
+      barrier_wait(tiles_at, (count - 1) & 1);
+    }
     stamps.note(kArrived);
 #pragma unroll 1
     for (uint32_t i = 0; i < count; ++i) multiply_halves(own + i * kTileBytes, in_box, share, places, i, x);
@@ -116,7 +124,5 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
   if (place.to != nullptr) *place.to = sum + residual;
   stamps.end();
 }
-
-#endif
 
 }  // namespace gpu

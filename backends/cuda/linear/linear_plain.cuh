@@ -7,8 +7,6 @@
 
 namespace gpu {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
 // Up to 16 rows of a weight in bf16, with four rows of activations, by tensor cores.
 __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t first, uint32_t rows,
                                           const swy_step* step, char* dynamic, Stamps& stamps) {
@@ -32,12 +30,12 @@ __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t f
   stamps.end();
 }
 static_assert(kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
-              sizeof(TermMemory<kPlainRows>) + 1024 <= kAlone - 4096);
+              sizeof(TermMemory<kPlainRows>) + 1024 <= kPlainMemory);
 
 // Up to 16 rows of one plain weight. Warps share the columns as in multiply_block; the second half of the warps has the
 // second half of the rows. Several rows of activations are multiplied one after the other by weights kept in shared
-// memory.
-template <uint32_t kRows>
+// memory (kKeeps), or read again from the second-level cache.
+template <uint32_t kRows, bool kKeeps>
 __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr uint32_t kWarpRows = kPlainRows / 2;
   __shared__ float part[kRows][kPlainWarps * kPlainRows];
@@ -52,8 +50,8 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
   }
   const Weight& weight = p.weights[w];
   const uint32_t first = block * kPlainRows, rows = min(kPlainRows, weight.rows - first), own = half * kWarpRows;
-  const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16;
-  if constexpr (kRows == kQuad) {
+  const bool works = warp < b.slices(), early = weight.dtype == SWY_BF16 && (kKeeps || kRows == 1);
+  if constexpr (kRows == kQuad && kKeeps) {
     if (early) return multiply_few_plain(b, w, first, rows, step, dynamic, stamps);
   }
   uint4 pieces[kWarpRows] = {};
@@ -64,7 +62,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
       pieces[r] = load_piece(weight.data + ((first + own + r) * p.width / 8 + warp * 32 + lane) * 16);
   }
 #pragma unroll
-  for (uint32_t r = 0; kRows > 1 && r < kWarpRows; ++r) kept[r * kSliceThreads] = pieces[r];
+  for (uint32_t r = 0; kKeeps && kRows > 1 && r < kWarpRows; ++r) kept[r * kSliceThreads] = pieces[r];
   float factors[8] = {};
   if (works) factors_of(b, warp, factors);
   const uint32_t x_rows = step_rows(step, p.domain);
@@ -84,7 +82,7 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
     for (uint32_t r = 0; r < kWarpRows; ++r) {
       float of[8] = {};
       if (early) {
-        unpack_eight(kRows > 1 ? kept[r * kSliceThreads] : pieces[r], of);
+        unpack_eight(kKeeps && kRows > 1 ? kept[r * kSliceThreads] : pieces[r], of);
       } else if (works && own + r < rows) {
         plain_eight(weight, (first + own + r) * p.width / 8 + warp * 32 + lane, of);
       }
@@ -110,6 +108,5 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
   p.y[w][at] = fmaf(total, p.normed ? inverse_root(squares_of[m], b.per_dim, p.eps) : 1.0f, residual);
   stamps.end();
 }
-#endif
 
 }  // namespace gpu

@@ -239,19 +239,20 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if ((head ? bucket.logit_rows : swy::tensor(op, "x").dims[0]) != 1 || bucket.sample_rows > 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   const uint32_t first = op.id == SWY_OP_RMS_NORM_LINEAR ? 1 : 0;
   SWY_CUDA_TRY(vector_usable(device, op, first, op.weight_count, error));
-  uint32_t nibbles = 0, bytes = 0, plain_rows = 0;
+  const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
+  uint32_t nibbles = 0, bytes = 0, plain_rows = 0, forms = 0, stage_bytes = 0;
   for (uint32_t i = first; i < op.weight_count; ++i) {
     const swy_tensor& t = *op.weights[i];
+    forms |= form_of(t.dtype);
     if (!is_quantized(t.dtype)) {
       plain_rows += static_cast<uint32_t>(t.dims[0]);
       continue;
     }
     ++(t.dtype == SWY_I8 ? bytes : nibbles);
+    stage_bytes = std::max(stage_bytes, strip_bytes(weight_of(t, nullptr), rows_per_strip(t.dtype != SWY_I8, width)));
     if (in_strips(weight_of(t, nullptr)) && readable_in_pieces(t)) continue;
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u needs 8 groups, or a multiple, per row, of 32 with 4 bits", i);
@@ -259,10 +260,15 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if ((nibbles == 0) == (bytes == 0)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "multiplies weights of 4 bits, or of 8 bits");
   }
-  if (plain_rows > strip_blocks(device) * kVectorWarps || swy::tensor(op, "x").dims[1] > 4096) {
-    return swy::fail(
-        error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u rows of plain weights, %llu columns; at most %u and 4096",
-        plain_rows, static_cast<unsigned long long>(swy::tensor(op, "x").dims[1]), strip_blocks(device) * kVectorWarps);
+  if (plain_rows > strip_blocks(device) * kVectorWarps || width > 4096) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "%u rows of plain weights, %u columns; at most %u and 4096", plain_rows, width,
+                     strip_blocks(device) * kVectorWarps);
+  }
+  const uint32_t needed = most_ring(stage_bytes).bytes() + Activations::bytes_of(forms, 1, width);
+  if (needed > device.features.block_memory) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "needs %u bytes of shared memory; a block may have %u",
+                     needed, device.features.block_memory);
   }
   return SWY_OK;
 }

@@ -85,7 +85,7 @@ swy_status supports_sampled(const swy_device& device, const swy_op& op, const sw
                      bucket.logit_rows);
   }
   const auto width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  if (Activations::bytes_of(form_of(swy::tensor(op, "w").dtype), 4, width) + 4096 > device.block_memory) {
+  if (Activations::bytes_of(form_of(swy::tensor(op, "w").dtype), 4, width) + 4096 > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u do not fit the shared memory", width);
   }
   return vector_usable(device, op, 0, 1, error);

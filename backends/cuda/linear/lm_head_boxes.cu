@@ -4,10 +4,12 @@
 // Blocks fill the device once and take turns at pairs of tiles, 32 rows. In a block one warp requests pairs in advance;
 // eight warps multiply, each its own columns; two warps add up their sums and sample. No warp waits for all others:
 // stages of weights and of sums are passed on through barriers in shared memory.
+// Cards without the copy engine have the projection's kernel (linear_boxes.cu), and one that draws from its logits.
 #include <algorithm>
 
 #include "common/boxes.cuh"
 #include "common/projection.cuh"
+#include "linear_boxes.h"
 #include "sampling/sampling.cuh"
 
 namespace gpu {
@@ -16,7 +18,7 @@ namespace {
 constexpr uint32_t kPairRows = 2 * kTileRows, kPairBytes = kPairRows * kBoxBytes;  // bytes of a slice
 constexpr uint32_t kStages = 3, kSums = 4;                                         // stages of weights, and of sums
 constexpr uint32_t kDrawWarps = 2, kAskWarp = kBoxWarps, kFirstDrawWarp = kAskWarp + 1;
-constexpr uint32_t kHeadThreads = 32 * (kFirstDrawWarp + kDrawWarps);
+constexpr uint32_t kHeadThreads = 32 * (kFirstDrawWarp + kDrawWarps), kDrawThreads = 256;
 static_assert(kSums % kDrawWarps == 0);
 
 struct HeadBoxes {
@@ -30,8 +32,8 @@ uint32_t pairs_of(const swy_op& op) { return ceil_div(swy::tensor(op, "w").dims[
 uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
 }
-uint32_t shared_bytes(const Weight& w) {
-  return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), kAlone);
+uint32_t shared_bytes(const swy_device& device, const Weight& w) {
+  return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), alone_memory(device));
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -308,17 +310,36 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
 #endif
 }
 
+// Without the copy engine the projection writes logits, and this draws from them.
+__global__ void __launch_bounds__(kDrawThreads) draw_logits(const __grid_constant__ Draws d, const swy_step* step) {
+  __shared__ uint64_t scratch[32];
+  depend();
+  release_next();
+  Best best;
+  const Draw r = step->sample_rows > 0 ? draw_of(d, step, 0) : Draw{};
+  for (uint32_t id = blockIdx.x * kDrawThreads + threadIdx.x; r.simple && id < d.vocab;
+       id += gridDim.x * kDrawThreads) {
+    best.look(r, id, __ldcg(d.logits + id));
+  }
+  best.give(d, blockIdx.x, scratch);
+}
+
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   if (bucket.logit_rows != 1 || bucket.sample_rows > 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one wanted row");
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
+  if (!device.features.copy_engine) {
+    if (bucket.rows == 1) return supports_boxes(device, op, 0, error);
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "without a copy engine, serves steps with one row");
   }
   const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
-  if (!in_slices(w) || w.width > kBoxWarps * kSlice || shared_bytes(w) > device.block_memory) {
+  if (!in_slices(w) || w.width > kBoxWarps * kSlice) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "%u columns are not up to 8 times 256, of 4 bits in groups of 64 or a multiple", w.width);
+  }
+  if (shared_bytes(device, w) > device.features.block_memory) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
+                     shared_bytes(device, w), device.features.block_memory);
   }
   return SWY_OK;
 }
@@ -337,23 +358,32 @@ uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&
 HeadBoxes boxes_of(const Recording& r) { return {r.operands.input("x"), r.operands.weight("w"), pairs_of(r.op)}; }
 
 swy_status record_head(const Recording& r) {
+  if (!r.device().features.copy_engine) {
+    return record_boxes(r, head_projection(r, r.operands.output("logits")), nullptr);
+  }
   const HeadBoxes h = boxes_of(r);
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   return launch(r, h.w.offsets != nullptr ? head_boxes<true> : head_boxes<false>, head_blocks(r.device(), r.op),
-                kHeadThreads, shared_bytes(h.w), map, h, r.operands.output("logits"), r.list.step);
+                kHeadThreads, shared_bytes(r.device(), h.w), map, h, r.operands.output("logits"), r.list.step);
 }
 
 swy_status record_sampled(const Recording& r) {
   const HeadBoxes h = boxes_of(r);
   const uint32_t blocks = head_blocks(r.device(), r.op);
-  CUtensorMap map;
-  SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, h.w.rows, blocks, arena);
-  d.logits = arena.take<float>(d.vocab);
+  auto* logits = arena.take<float>(d.vocab);
+  d.logits = logits;
+  if (!r.device().features.copy_engine) {
+    SWY_CUDA_TRY(record_boxes(r, head_projection(r, logits), nullptr));
+    SWY_CUDA_TRY(launch(r, draw_logits, blocks, kDrawThreads, 0, d, r.list.step));
+    return record_finish(r, d);
+  }
+  CUtensorMap map;
+  SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   SWY_CUDA_TRY(launch(r, h.w.offsets != nullptr ? head_sample_boxes<true> : head_sample_boxes<false>, blocks,
-                      kHeadThreads, shared_bytes(h.w), map, h, d, r.list.step));
+                      kHeadThreads, shared_bytes(r.device(), h.w), map, h, d, r.list.step));
   return record_finish(r, d);
 }
 

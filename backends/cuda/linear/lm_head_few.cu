@@ -144,7 +144,7 @@ struct HeadFewCut {
     constexpr uint32_t kOther = 2048;  // barriers and sampling results; the alignment of dynamic memory comes on top
     n = rows <= 8 ? 8 : rows <= 16 ? 16 : kHeadMostRows;
     const uint32_t fixed = 1024 + head_rows_bytes(w.width, n) + head_staging_bytes(n);
-    const auto room = static_cast<uint32_t>(device.block_memory) - kOther;
+    const auto room = static_cast<uint32_t>(device.features.block_memory) - kOther;
     slots = fixed > room ? 0 : std::min((room - fixed) / (kHeadTeams * kHeadBoxBytes), kHeadMostSlots);
     blocks = std::min(static_cast<uint32_t>(device.processors), ceil_div(w.rows, kHeadTile));
     shared_bytes = fixed + slots * kHeadTeams * kHeadBoxBytes;
@@ -160,9 +160,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes 2 to %u wanted rows, the bucket has %u",
                      kHeadMostRows, rows);
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   const Weight w = weight_of(swy::tensor(op, "w"), nullptr);
   if ((w.dtype != SWY_I4 && w.dtype != SWY_I4A) || w.groups * kHeadGroup != w.width) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "takes weights of 4 bits in groups of %u", kHeadGroup);

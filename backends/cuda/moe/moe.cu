@@ -255,7 +255,7 @@ swy_status supports_vector(const swy_device& device, const swy_op& op, const swy
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in encoding");
   }
   const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  if ((hidden + a.top_k * a.width + a.shared_width) * 8 + 8192 > device.block_memory) {
+  if ((hidden + a.top_k * a.width + a.shared_width) * 8 + 8192 > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory", hidden,
                      a.top_k * a.width);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD of one or two rows on Hopper (boxes.cuh): three kernels. moe_walk.cu has those of up to four rows,
-// but for `route` where the router is not in bf16.
+// MOE and MOE_ADD of one or two rows by boxes.cuh: three kernels. moe_walk.cu has those of up to four rows, but for
+// `route` where the router is not in bf16; without the copy engine these here have them, too.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
 //   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
@@ -23,7 +23,6 @@ namespace {
 template <uint32_t kRows>
 __global__ void __launch_bounds__(kBoxThreads, 2)
     route_boxes(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
-#if __CUDA_ARCH__ >= 900
   __shared__ float part[kRows][kBoxWarps], squares[kRows][kBoxWarps];
   Stamps stamps(kStampRoute);
   const Mixture& m = b.m;
@@ -79,15 +78,13 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
     m.shared_p[own] = sigmoid(total);
   }
   stamps.end();
-#endif
 }
 
 // blockIdx.x: (row of the activations * top_k + slot) * (width / 32) + which 32 rows of gate and up; then the shared
-// expert, whose blocks have all rows of the activations.
-template <uint32_t kRows>
-__global__ void __launch_bounds__(kBesideThreads / 2, 4)
-    gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
-#if __CUDA_ARCH__ >= 900
+// expert, whose blocks have all rows of the activations. Without the copy engine, blockIdx.y: kRows rows of the step.
+// kEngine: whether the copy engine brings the weights.
+template <uint32_t kRows, bool kEngine>
+__device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, const swy_step* step) {
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
   __shared__ __align__(16) float squares_of[kRows][kBoxWarps];
@@ -103,13 +100,18 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   auto* scales = reinterpret_cast<uint16_t*>(dynamic + kBoxWarps * kApart);
   const uint32_t half_scales = scales_bytes(m.gate_up, kHalf);
   const HalfBoxes to{boxes, scales, half_scales, works, arrived, scales_arrived};
-  begin_halves(maps.gate_up, routed, arrived, scales_arrived);
+  if constexpr (kEngine) begin_halves(maps.gate_up, routed, arrived, scales_arrived);
   if (!routed) {
-    ask_for_halves(to, maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
+    ask_for_halves<kEngine>(to, maps.shared_gate, maps.shared_up, m.shared_gate, m.shared_up, first, first);
   }
   float norm[8], v[kRows][8] = {}, squares[kRows] = {};
   if (works) norm_of(b, warp * 32 + lane, norm);
-  const uint32_t rows = step_rows(step, m.domain);
+  const uint32_t first_row = kEngine ? 0 : blockIdx.y * kRows;  // of the activations
+  const uint32_t all = step_rows(step, m.domain), rows = all > first_row ? all - first_row : 0;
+  if (!kEngine && routed && x_row >= rows) {
+    depend();
+    return;
+  }
   const bool exists = threadIdx.x < m.experts;
   // Lanes 8 r + 4 k + t join share t of row r of four, of gate or up (k). With all rows of the activations, shares 2 i
   // and 2 i + 1 are of row i.
@@ -117,14 +119,14 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   const uint32_t out_row = x_row + joins;
   float* out = out_row >= rows || row >= kHalf || threadIdx.x % 8 != 2 * joins
                    ? nullptr
-                   : m.h + out_row * m.h_width() + slot * m.width + first + row;
+                   : m.h + (first_row + out_row) * m.h_width() + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shared_at(dynamic) + (which * 2 + row / kTileRows) * kTileBytes +
                     (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
   const ScalePlaces gate(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
   uint32_t to_up = half_scales, boxes_at = shared_at(&arrived[warp]), scales_at = shared_at(&scales_arrived);
-  const float* from = m.x + x_row * m.hidden + warp * kSlice + lane * 8;
-  const float* logit_at = m.logits + x_row * m.experts + threadIdx.x;
+  const float* from = m.x + (first_row + x_row) * m.hidden + warp * kSlice + lane * 8;
+  const float* logit_at = m.logits + (first_row + x_row) * m.experts + threadIdx.x;
   if (!works) clear_shares(own, share, kTiles);
   pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
   pin(out), pin(from), pin(logit_at);
@@ -135,30 +137,40 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
   if (works) load_eight_fresh(from, v[0]);
   if (routed) {
-    ask_for_chosen(to, maps.gate_up, m, logit, exists, slot, first, chosen);
+    ask_for_chosen<kEngine>(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   stamps.note(kAsked);
+  const auto await = [&] {
+    if constexpr (kEngine) {
+      barrier_wait(scales_at, 0);
+      barrier_wait(boxes_at, 0);
+    }
+  };
+  Operand x;
+  if constexpr (!kEngine) {
+    if (works && !all_rows) x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
+    arrived_async();
+    __syncthreads();
+  }
   if (works && all_rows) {
     if constexpr (kRows > 1) {
       if (rows > 1) load_eight_fresh(from + m.hidden, v[1]);
       Piece piece[kRows];
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i) piece[i] = make_normed(v[i], norm, squares[i]);
-      const PairOperand x = make_pair_operand(piece);
+      const PairOperand pair = make_pair_operand(piece);
       PairPlaces places(scales, m.gate_up, warp, kHalf, kTileRows * m.gate_up.groups);
-      barrier_wait(scales_at, 0);
-      barrier_wait(boxes_at, 0);
+      await();
 #pragma unroll 1
       for (uint32_t tile = 0; tile < kTiles; ++tile) {
         if (tile == kTiles / 2) places.at += to_up;
-        multiply_pair(own + tile * kTileBytes, in_box, share, places, tile % (kTiles / 2), x);
+        multiply_pair(own + tile * kTileBytes, in_box, share, places, tile % (kTiles / 2), pair);
       }
     }
   } else if (works) {
-    const Operand x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
+    if constexpr (kEngine) x = make_operand(make_normed(v[0], norm, squares[0]), 1.0f);
     stamps.note(kRead);
-    barrier_wait(scales_at, 0);
-    barrier_wait(boxes_at, 0);
+    await();
     stamps.note(kArrived);
     ScalePlaces places = gate;
 #pragma unroll 1
@@ -179,14 +191,24 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
   if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
   stamps.end();
+}
+
+template <uint32_t kRows>
+__global__ void __launch_bounds__(kBesideThreads / 2, 4)
+    gate_up_boxes(const __grid_constant__ UpMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  gate_up_block<kRows, true>(maps, b, step);
 #endif
+}
+template <uint32_t kRows>
+__global__ void __launch_bounds__(kBoxThreads, 3)
+    gate_up_async(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+  gate_up_block<kRows, false>(UpMaps{}, b, step);
 }
 
 // blockIdx.x: 16 rows; blockIdx.y: row of the activations. Slices of h are dealt to the warps in turn.
-template <uint32_t kWarps>
-__global__ void __launch_bounds__(kBesideThreads, 2)
-    down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
-#if __CUDA_ARCH__ >= 900
+template <uint32_t kWarps, bool kEngine>
+__device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, const swy_step* step) {
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
   __shared__ Asked arrived[kWarps];
   __shared__ Chosen chosen;
@@ -198,13 +220,13 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   const uint32_t tile_scales = scales_bytes(m.down, kTileRows);
   // [i][warp], so that neighbouring slices are next to each other.
   char *boxes = dynamic, *scales = boxes + kWarps * b.boxes_per_warp(kWarps) * kTileBytes;
-  begin_slots(maps.down, arrived[warp]);
+  if constexpr (kEngine) begin_slots(maps.down, arrived[warp]);
   release_next();
   // The logits are ready: gate_up_boxes lets this kernel begin only after it has waited for them itself.
   const bool exists = threadIdx.x < m.experts;
   const float logit = exists ? __ldcg(m.logits + blockIdx.y * m.experts + threadIdx.x) : 0.0f;
   choose<32 * kWarps>(logit, exists, m.top_k, chosen);
-  ask_for_slots<kWarps>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
+  ask_for_slots<kWarps, kEngine>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known after the wait.
   const float weight = chosen.weight(m.top_k);
@@ -229,7 +251,9 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   if (count != 0) load_eight_fresh(from, v);
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
-    if (i == 0) barrier_wait(boxes_at, 0);
+    if constexpr (kEngine) {
+      if (i == 0) barrier_wait(boxes_at, 0);
+    }
     stamps.note(kArrived);
     if (i != 0) {
       const uint32_t slice = warp + i * kWarps;
@@ -237,8 +261,13 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
       places = ScalePlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     }
     LaneScales<1> of;
-    of.load(places, 0);
+    if constexpr (kEngine) of.load(places, 0);
     const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
+    if constexpr (!kEngine) {
+      if (i == 0) arrived_async();
+      __syncwarp();  // each warp has copied what it reads itself
+      of.load(places, 0);
+    }
     if (i + 1 < count) load_eight_fresh(from + (i + 1) * kWarps * kSlice, v);
     stamps.note(kRead);
     multiply_slice<1>(own + i * kWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
@@ -251,7 +280,19 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   for (uint32_t i = 1; i < rounds; ++i) sum += join_shares<kWarps>(joined + i * kWarps * kTileBytes, kTileBytes);
   if (to != nullptr) *to = sum + residual;
   stamps.end();
+}
+
+template <uint32_t kWarps>
+__global__ void __launch_bounds__(kBesideThreads, 2)
+    down_boxes(const __grid_constant__ DownMaps maps, const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  down_block<kWarps, true>(maps, b, step);
 #endif
+}
+template <uint32_t kWarps>
+__global__ void __launch_bounds__(kBesideThreads, 2)
+    down_async(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
+  down_block<kWarps, false>(DownMaps{}, b, step);
 }
 
 uint32_t gate_up_shared(const Mixture& m) {
@@ -268,28 +309,47 @@ uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
 // Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
 // beside one block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up
 // for one, if possible.
-swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, uint32_t* bytes, swy_error* error) {
+swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows, uint32_t* bytes) {
+  const Features& card = r.device().features;
   *bytes = down_shared(b, rows);
   if (rows != 1) return SWY_OK;
   cudaFuncAttributes up{}, down{};
   cudaError_t e = cudaFuncGetAttributes(&up, gate_up_boxes<1>);
   if (e == cudaSuccess) e = cudaFuncGetAttributes(&down, down_boxes<kDownWarps>);
-  if (e != cudaSuccess) return check(e, "asking for a kernel's memory", error);
+  if (e != cudaSuccess) return check(e, "asking for a kernel's memory", r.error);
   constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
   const auto before_boxes = [](uint64_t n) { return (n + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment; };
-  const uint32_t one = whole(gate_up_shared(m) + before_boxes(up.sharedSizeBytes) + kBlockMemory);
-  const uint32_t own = whole(before_boxes(down.sharedSizeBytes) + kBlockMemory), needed = whole(down_shared(b, rows));
-  const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
-  *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
+  const uint32_t one = whole(gate_up_shared(b.m) + before_boxes(up.sharedSizeBytes) + card.reserved);
+  const uint32_t own = whole(before_boxes(down.sharedSizeBytes) + card.reserved), needed = whole(down_shared(b, rows));
+  const uint32_t spread = std::max(needed + own, whole((card.processor_memory - one) / 2 + 1));
+  *bytes = 2 * one + spread <= card.processor_memory ? spread - own : needed;
   return SWY_OK;
 }
+
+// Of one row, or two.
+uint32_t gate_up_blocks(const Mixture& m, uint32_t rows) {
+  return (std::min(rows, kBesideRows) * m.top_k + (m.shared_width != 0 ? 1 : 0)) * (m.width / kHalf);
+}
+
+// gate_up and down by cp.async.
+swy_status record_async(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_async<1> : gate_up_async<kBesideRows>,
+                      dim3(gate_up_blocks(b.m, rows), ceil_div(rows, kBesideRows)), kBoxThreads, gate_up_shared(b.m), b,
+                      r.list.step));
+  const uint32_t warps = down_warps(rows);
+  return launch(r, warps == kDownWarps ? down_async<kDownWarps> : down_async<kDownWarps / 2>,
+                dim3(b.m.hidden / kTileRows, rows), 32 * warps, down_shared(b, rows), b, r.list.step);
+}
+
+constexpr uint32_t kDeclared = 6 * 1024;  // at least what these kernels declare, and what aligns their boxes
 
 // Steps of more rows have the kernels of moe_walk.cu.
 bool walks(uint32_t rows) { return rows > kBesideRows; }
 bool fits_boxes(const swy_device& device, const MixtureBoxes& b, uint32_t rows) {
+  const uint32_t all = device.features.block_memory, most = boxes_by_engine(device) ? all / 2 : all - kDeclared;
   return b.m.width % kHalf == 0 && b.boxes_per_warp(down_warps(rows)) <= kMostBoxes &&
-         gate_up_shared(b.m) <= device.block_memory / 2 && down_shared(b, rows) <= device.block_memory / 2;
+         std::max(gate_up_shared(b.m), down_shared(b, rows)) <= most;
 }
 
 // The input as integers, for the kernels that walk.
@@ -340,9 +400,6 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows that the router decides",
                      kQuad);
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs tensor maps (compute capability 9.0)");
-  }
   const swy_moe_attrs a = moe_attrs(op);
   const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]);
   MixtureBoxes b{};
@@ -352,7 +409,8 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
   b.m.down = weight_of(swy::tensor(op, "down"), nullptr);
   const bool fits = is_plain(swy::tensor(op, "router")) && in_boxes(b.m.gate_up) && in_boxes(b.m.down) &&
                     a.experts <= kMostExperts && a.experts >= a.top_k && a.top_k <= kMostChosen &&
-                    b.m.hidden <= kMostHidden && (walks(rows) ? fits_walk(device, b) : fits_boxes(device, b, rows)) &&
+                    b.m.hidden <= kMostHidden &&
+                    (walks(rows) && boxes_by_engine(device) ? fits_walk(device, b) : fits_boxes(device, b, rows)) &&
                     (a.shared_width == 0 || (a.shared_width == a.width && shared_alike(op, b.m.gate_up, b.m.down)));
   if (fits) return SWY_OK;
   return swy::fail(
@@ -388,7 +446,8 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
   if (norm != nullptr) b.norm = *norm;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
-  if (walks(rows)) {
+  const bool engine = boxes_by_engine(r.device());
+  if (engine && walks(rows)) {
     b.x = take_integers(arena, rows, m.hidden);
     SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
     if (routes_by_terms(m)) return record_walk(r, b, rows);
@@ -398,7 +457,9 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
                       : rows == 2 ? route_boxes<2>
                                   : route_boxes<kQuad>,
                       ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (!engine) return record_async(r, b, rows);
   if (walks(rows)) return record_walk(r, b, rows);
+  const uint32_t blocks = gate_up_blocks(m, rows);
   UpMaps up{};
   DownMaps down{};
   SWY_CUDA_TRY(map_boxes(m.gate_up, kHalf, &up.gate_up, r.error));
@@ -408,11 +469,10 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  const uint32_t groups = rows * m.top_k + (m.shared_width != 0 ? 1 : 0);
-  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, groups * (m.width / kHalf),
-                      kBoxThreads, gate_up_shared(m), up, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, blocks, kBoxThreads,
+                      gate_up_shared(m), up, b, r.list.step));
   uint32_t shared = 0;
-  SWY_CUDA_TRY(down_spread(m, b, rows, &shared, r.error));
+  SWY_CUDA_TRY(down_spread(r, b, rows, &shared));
   const uint32_t warps = down_warps(rows);
   return launch(r, warps == kDownWarps ? down_boxes<kDownWarps> : down_boxes<kDownWarps / 2>,
                 dim3(m.hidden / kTileRows, rows), 32 * warps, shared, down, b, r.list.step);

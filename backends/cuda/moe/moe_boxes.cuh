@@ -4,6 +4,7 @@
 #pragma once
 
 #include "choice.cuh"
+#include "common/async_copies.cuh"
 #include "common/slices_pair.cuh"
 #include "moe_boxes.h"
 
@@ -32,8 +33,6 @@ struct UpMaps {
 struct DownMaps {
   CUtensorMap down, shared_down;
 };
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // ---- the norm
 
@@ -77,10 +76,20 @@ struct HalfBoxes {
 };
 
 // Requests rows of gate and of up: each warp for its columns, the first thread the scales.
+template <bool kEngine>
 __device__ inline void ask_for_halves(const HalfBoxes& to, const CUtensorMap& gate, const CUtensorMap& up,
                                       const Weight& gate_weight, const Weight& up_weight, uint32_t gate_row,
                                       uint32_t up_row) {
   const uint32_t warp = threadIdx.x / 32;
+  if constexpr (!kEngine) {
+    if (to.works) {
+      copy_box_async<kHalf>(to.boxes, gate_weight, gate_row, warp);
+      copy_box_async<kHalf>(to.boxes + kHalf * kBoxBytes, up_weight, up_row, warp);
+    }
+    copy_scales_async(to.scales, gate_weight, gate_row, kHalf, threadIdx.x, kBoxThreads);
+    copy_scales_async(to.scales + to.half / 2, up_weight, up_row, kHalf, threadIdx.x, kBoxThreads);
+    return;
+  }
   if (to.works && threadIdx.x % 32 == 0) {
     to.arrived[warp].expect(2 * kHalf * kBoxBytes);
     to.arrived[warp].ask(to.boxes, gate, warp * kBoxBytes, gate_row);
@@ -106,11 +115,12 @@ __device__ inline void begin_halves(const CUtensorMap& map, bool routed, Asked (
 }
 
 // Chooses, and requests rows of the expert of a slot, from row `first` of its gate and of its up.
+template <bool kEngine>
 __device__ inline void ask_for_chosen(const HalfBoxes& to, const CUtensorMap& map, const Mixture& m, float logit,
                                       bool exists, uint32_t slot, uint32_t first, Chosen& chosen) {
   choose(logit, exists, m.top_k, chosen);
   const uint32_t row = min(chosen.ids[slot], m.experts - 1) * 2 * m.width + first;
-  ask_for_halves(to, map, map, m.gate_up, m.gate_up, row, row + m.width);
+  ask_for_halves<kEngine>(to, map, map, m.gate_up, m.gate_up, row, row + m.width);
 }
 
 // The slice of x by the norm, and the sum of its squares.
@@ -135,10 +145,21 @@ struct SlotBoxes {
 };
 
 // Requests them: rows from `first` on of the chosen experts, and of the shared one.
-template <uint32_t kWarps>
+template <uint32_t kWarps, bool kEngine>
 __device__ inline void ask_for_slots(const SlotBoxes& to, const DownMaps& maps, const Mixture& m, const Chosen& chosen,
                                      uint32_t first) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if constexpr (!kEngine) {
+    for (uint32_t i = 0; i < to.mine; ++i) {
+      const uint32_t slice = warp + i * kWarps, slot = slice / to.per_slot;
+      const bool routed = slot < m.top_k;
+      const Weight& w = routed ? m.down : m.shared_down;
+      const uint32_t row = (routed ? min(chosen.ids[slot], m.experts - 1) * m.hidden : 0) + first;
+      copy_box_async<kTileRows>(to.boxes + slice * kTileBytes, w, row, slice % to.per_slot);
+      copy_scales_async(to.scales + slice * to.tile_scales, w, row, kTileRows, lane, 32);
+    }
+    return;
+  }
   if (lane == 0) to.arrived.expect(to.mine * (kTileBytes + to.tile_scales));
   __syncwarp();
   if (lane < to.mine) {
@@ -161,7 +182,5 @@ __device__ inline void begin_slots(const CUtensorMap& map, Asked& arrived) {
   }
   __syncwarp();
 }
-
-#endif
 
 }  // namespace gpu

@@ -76,8 +76,8 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const uint32_t parts = shared ? kRouted | kShared : kRouted;
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const uint32_t width = std::max(m.width, m.shared_width);
-  const ByteShape of_hidden = byte_shape(r.device().block_memory, m.hidden, b.g.most_rows);
-  const ByteShape of_width = byte_shape(r.device().block_memory, width, b.g.most_rows);
+  const ByteShape of_hidden = byte_shape(r.device().features.block_memory, m.hidden, b.g.most_rows);
+  const ByteShape of_width = byte_shape(r.device().features.block_memory, width, b.g.most_rows);
   SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts, spans_of(width),
                       of_hidden));
   SWY_CUDA_TRY(
@@ -104,9 +104,7 @@ swy_status record_bytes(const Recording& r) {
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
@@ -125,7 +123,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
   const uint32_t widest = std::max({static_cast<uint32_t>(hidden_of(op)), a.width, a.shared_width});
-  if (many_rows(op) ? byte_shape(device.block_memory, widest, kByteRows).stages == 0 : !scaled::fits(device, op)) {
+  if (many_rows(op) ? byte_shape(device.features.block_memory, widest, kByteRows).stages == 0 : !scaled::fits(device, op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", widest);
   }
   if (a.experts > kMostSorted || hidden_of(op) % 8 != 0) {

@@ -101,7 +101,7 @@ swy_status record_logits(const Recording& r, const Mixture& m, uint32_t rows) {
 template <class Kernel, class Weights>
 swy_status record_part(const Recording& r, Kernel kernel, const GroupedMixture& p, const Weights& w, swy_dtype d,
                        uint32_t parts, uint32_t steps, bool staged) {
-  const GroupedShape shape = grouped_shape(r.device().block_memory, d, p.most_rows, staged);
+  const GroupedShape shape = grouped_shape(r.device().features.block_memory, d, p.most_rows, staged);
   return launch(r, kernel, static_cast<uint32_t>(r.device().processors),
                 wide(r.op) ? kGroupedThreads<2> : kGroupedThreads<1>, shape.bytes(d), p, w, parts, steps, shape);
 }
@@ -183,7 +183,7 @@ swy_status record_mixture(const Recording& r, GroupedMixture& p, const InputNorm
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
   // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
   // leaves would get all blocks.
-  return launch(r, combine_grouped, rows, 256, rows <= kMostRouted ? kAlone : 0, p, r.list.step);
+  return launch(r, combine_grouped, rows, 256, rows <= kMostRouted ? alone_memory(r.device()) : 0, p, r.list.step);
 }
 
 swy_status record_grouped(const Recording& r) {
@@ -195,9 +195,7 @@ swy_status record_grouped(const Recording& r) {
 }
 
 swy_status supports_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "is made for compute capability 9.0");
-  }
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
   SWY_CUDA_TRY(supports_experts(op, streamable, "streamed", error));

@@ -34,7 +34,7 @@ struct QuadShared {
 };
 
 constexpr uint32_t kListMemory = 6 * 1024;  // of a block's list, at most
-constexpr uint32_t kQuadMemory = kProcessorMemory - kBlockMemory - sizeof(QuadShared) - kListMemory;
+constexpr uint32_t kQuadMemory = kHopperMemory - kHopperReserved - sizeof(QuadShared) - kListMemory;
 
 #ifdef SWY_HOPPER
 

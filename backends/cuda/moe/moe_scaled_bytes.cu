@@ -72,8 +72,8 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const uint32_t parts = shared ? kRouted | kShared : kRouted;
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const ByteShape of_hidden =
-      byte_shape(r.device().block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
-  const ByteShape of_width = byte_shape(r.device().block_memory, most_groups(m.down, m.shared_down), 0);
+      byte_shape(r.device().features.block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
+  const ByteShape of_width = byte_shape(r.device().features.block_memory, most_groups(m.down, m.shared_down), 0);
   SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts,
                       spans_of(std::max(m.width, m.shared_width)), of_hidden));
   return launch(r, down_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
@@ -112,7 +112,7 @@ bool fits(const swy_device& device, const swy_op& op) {
   if (a.shared_width != 0) {
     most = std::max({most, groups(swy::tensor(op, "shared_gate_proj")), groups(swy::tensor(op, "shared_down_proj"))});
   }
-  return byte_shape(device.block_memory, most, kGateUpStaging).stages != 0;
+  return byte_shape(device.features.block_memory, most, kGateUpStaging).stages != 0;
 }
 
 }  // namespace gpu::scaled

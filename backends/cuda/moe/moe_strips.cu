@@ -176,9 +176,7 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   if (swy::tensor(op, "x").dims[0] != 1) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps with one row");
   }
-  if (!is_hopper(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs bulk copies (compute capability 9.0)");
-  }
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
   const swy_moe_attrs a = moe_attrs(op);
   const swy_tensor &gate_up = swy::tensor(op, "gate_up"), &down = swy::tensor(op, "down");
   bool same = gate_up.dtype == down.dtype && in_strips(weight_of(gate_up, nullptr)) &&
@@ -200,8 +198,8 @@ swy_status supports_strips(const swy_device& device, const swy_op& op, const swy
   m.down = weight_of(down, nullptr);
   m.gate_up = weight_of(gate_up, nullptr);
   const uint32_t x = (a.top_k * a.width + a.shared_width) * 4 + 4096;
-  if (down_ring(device, m).bytes() + x > device.block_memory ||
-      gate_up_ring(device, m).bytes() + 32768 > device.block_memory) {
+  if (down_ring(device, m).bytes() + x > device.features.block_memory ||
+      gate_up_ring(device, m).bytes() + 32768 > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u and %u do not fit the shared memory",
                      m.gate_up.row_bytes, m.down.row_bytes);
   }

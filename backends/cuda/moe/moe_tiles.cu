@@ -254,7 +254,8 @@ swy_status supports_tiles(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight %u cannot be read in pieces", i);
   }
   const auto hidden = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  if (a.experts > kMostExperts || a.top_k > 32 || most_tiles(op) > 65535 || hidden * 12 + 4096 > device.block_memory) {
+  if (a.experts > kMostExperts || a.top_k > 32 || most_tiles(op) > 65535 ||
+      hidden * 12 + 4096 > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "%u experts, %u tiles; at most %u and 65535", a.experts,
                      most_tiles(op), kMostExperts);
   }

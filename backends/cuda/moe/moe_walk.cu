@@ -312,7 +312,7 @@ swy_status record_walk_route(const Recording& r, const MixtureBoxes& b, bool rou
 bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
   const auto judged = [](const Weight& w) { return w.dtype == SWY_I4 && w.group == 64; };
   return judged(b.m.gate_up) && judged(b.m.down) && b.m.width % kPart == 0 &&
-         up_bytes(b.m) <= device.block_memory / 2 && down_bytes(b.m) <= device.block_memory / 2;
+         up_bytes(b.m) <= device.features.block_memory / 2 && down_bytes(b.m) <= device.features.block_memory / 2;
 }
 
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {

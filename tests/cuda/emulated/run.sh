@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh KIT PLUGIN ORACLE [PART...]: the conformance kit on the emulated CUDA backend, with another order of threads
-# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest; without one, all. A plugin
-# whose addresses are checked needs LD_PRELOAD=$(g++ -print-file-name=libasan.so) and ASAN_OPTIONS=detect_leaks=0.
+# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest; ampere and blackwell, on an
+# emulated card of that kind; without one, all. A plugin whose addresses are checked needs
+# LD_PRELOAD=$(g++ -print-file-name=libasan.so) and ASAN_OPTIONS=detect_leaks=0.
 set -euo pipefail
 
 kit=$1 plugin=$2 oracle=$3
 shift 3
-(($# > 0)) || set -- boxes few moe bytes delta attention ranges rest
+(($# > 0)) || set -- boxes few moe bytes delta attention ranges rest ampere blackwell
 seed=${SWITCHYARD_EMULATED_SEED:-1}
 
 # judge SUITE/NAME [OPTION...]: at least one of these checks must pass, and none fail.
@@ -25,7 +26,17 @@ judge() {
   echo "$filter $*: $(tail -1 <<<"$output")"
 }
 
+# refuse OPTION VALUE TEXT: with this option nothing runs, and the kit says why.
+refuse() {
+  local output
+  if output=$("$kit" "$plugin" --oracle "$oracle" --suite ops "$1" "$2" 2>&1) || ! grep -q "$3" <<<"$output"; then
+    echo "FAILED: $1 $2 is not refused with '$3', but says: $output" >&2
+    exit 1
+  fi
+}
+
 for part; do
+  export SWITCHYARD_EMULATED_CAPABILITY=9.0
   case $part in
     boxes) judge ops/linear.boxes/; judge ops/linear_add.boxes/; judge ops/rms_norm_linear.boxes/
       judge ops/linear.strips/ ;;
@@ -38,6 +49,17 @@ for part; do
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms_moe; judge range/delta
       judge range/first_delta ;;
     rest) judge ops/ --one-in 300 ;;
+    ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
+      judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
+      judge ops/ --one-in 300
+      SWITCHYARD_EMULATED_CAPABILITY=9.0
+      judge ops/rms_norm_linear.boxes/ --set card=8.9
+      refuse --set card=7.5 "card is one of auto, 8.0"
+      SWITCHYARD_EMULATED_CAPABILITY=8.6  # less shared memory
+      judge ops/moe.boxes/; judge ops/linear_add.boxes/ ;;
+    blackwell) SWITCHYARD_EMULATED_CAPABILITY=12.0  # the copy engine, but no more memory than 8.6
+      judge ops/linear_add.boxes/; judge ops/linear.strips/; judge ops/linear.few/; judge ops/gated_delta.step/
+      judge range/; judge ops/ --one-in 300 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac
 done

@@ -165,8 +165,15 @@ inline void st_async_weak_shared_cluster_mbarrier_complete_tx_bytes_v2_f32(uint3
   push_words(to, v, 2, barrier);
 }
 void cp_async_cg_shared_global(uint32_t to, const void* from, uint32_t room, uint32_t bytes);
+inline void cp_async_cg_shared_global(uint32_t to, const void* from, uint32_t bytes) {
+  cp_async_cg_shared_global(to, from, bytes, bytes);
+}
 void cp_async_commit_group();
 void cp_async_wait_group(uint32_t left);
+inline void cp_async_wait_all() {
+  cp_async_commit_group();
+  cp_async_wait_group(0);
+}
 
 // ---- matrices
 

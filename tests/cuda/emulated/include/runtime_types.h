@@ -40,11 +40,11 @@ using cudaGraphExec_t = EmulatedGraph*;
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount, memoryPoolsSupported;
-  size_t sharedMemPerBlockOptin, totalGlobalMem;
+  size_t sharedMemPerBlockOptin, sharedMemPerMultiprocessor, reservedSharedMemPerBlock, totalGlobalMem;
 };
 struct cudaFuncAttributes {
   size_t sharedSizeBytes;
-  int maxThreadsPerBlock, numRegs;
+  int maxThreadsPerBlock, numRegs, ptxVersion;
 };
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth, cudaDevAttrClockRate };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributePreferredSharedMemoryCarveout };

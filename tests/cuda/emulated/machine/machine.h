@@ -24,6 +24,7 @@ struct Stack;
 struct Warp;
 
 constexpr uint32_t kLanes = 32;
+constexpr uint32_t kBlockMemory = 1024;  // of shared memory that each block takes beside what it asks for
 
 // What the device's code knows of its thread.
 struct Here {
@@ -139,6 +140,14 @@ bool failed();
 // Blocks of a launch that fit on the device at once.
 uint32_t resident_blocks(const dim3& block, size_t shared_bytes);
 uint32_t processors();
+// What SWITCHYARD_EMULATED_CAPABILITY says the device is.
+struct Card {
+  uint32_t capability = 90;                                          // of 9.0
+  uint32_t processor_memory = 228 * 1024, processor_threads = 2048;  // of a multiprocessor
+
+  uint32_t block_memory() const { return processor_memory - kBlockMemory; }
+};
+const Card& card();
 
 // ---- what the device's code calls, by the headers beside this one
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's runtime for one emulated device of compute capability 9.0. Streams run what they get at once.
+// CUDA's runtime for one emulated device of the capability that SWITCHYARD_EMULATED_CAPABILITY says. Streams run what
+// they get at once.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ struct EmulatedGraph {
 namespace emulated {
 namespace {
 
-constexpr size_t kBlockMemory = 227 * 1024, kSmallMemory = 48 * 1024, kMemory = size_t{16} << 30;
+constexpr size_t kSmallMemory = 48 * 1024, kMemory = size_t{16} << 30;
 constexpr int kGarbage = 0xff;
 constexpr uint32_t kMostThreads = 1024, kMostCluster = 8;
 
@@ -62,6 +63,8 @@ cudaError_t record(const cudaLaunchConfig_t& c, const void* kernel, std::functio
   }
   const std::lock_guard lock(mutex);
   if (l.dynamic_bytes > kSmallMemory && l.dynamic_bytes > allowed[kernel]) return cudaErrorInvalidValue;
+  if (l.dynamic_bytes > card().block_memory()) return cudaErrorInvalidValue;
+  if (card().capability < 90 && (l.cluster > 1 || l.overlaps)) return cudaErrorNotSupported;
   if (c.stream != nullptr && c.stream->captures) {
     c.stream->captured.push_back(std::move(l));
     return cudaSuccess;
@@ -102,8 +105,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
   std::snprintf(p->name, sizeof p->name, "emulated device of %u multiprocessors", processors());
-  p->major = 9, p->minor = 0, p->multiProcessorCount = static_cast<int>(processors()), p->memoryPoolsSupported = 0;
-  p->sharedMemPerBlockOptin = kBlockMemory, p->totalGlobalMem = kMemory;
+  p->major = static_cast<int>(card().capability / 10), p->minor = static_cast<int>(card().capability % 10);
+  p->multiProcessorCount = static_cast<int>(processors()), p->memoryPoolsSupported = 0;
+  p->sharedMemPerBlockOptin = card().block_memory(), p->sharedMemPerMultiprocessor = card().processor_memory;
+  p->reservedSharedMemPerBlock = kBlockMemory, p->totalGlobalMem = kMemory;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
@@ -209,13 +214,15 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
 }
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || static_cast<size_t>(value) > kBlockMemory) return cudaErrorInvalidValue;
+  if (value < 0 || static_cast<size_t>(value) > card().block_memory()) return cudaErrorInvalidValue;
   const std::lock_guard lock(mutex);
   allowed[function] = static_cast<size_t>(value);
   return cudaSuccess;
 }
 // The compiler does not say what a kernel has declared; kernels that ask have less.
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) { return *out = {2048, 1024, 64}, cudaSuccess; }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
+  return *out = {2048, 1024, 64, static_cast<int>(card().capability)}, cudaSuccess;
+}
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t* c) {
   uint32_t cluster = 1;
   for (unsigned i = 0; i < c->numAttrs; ++i) {

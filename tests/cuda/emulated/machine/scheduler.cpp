@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which block begins, which thread runs, and what happens when: at random.
 #include <algorithm>
+#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,7 @@ Thread* current = nullptr;
 
 namespace {
 
-constexpr uint32_t kProcessorThreads = 2048, kProcessorMemory = 228 * 1024, kBlockMemory = 1024, kMostBlocks = 32;
+constexpr uint32_t kMostBlocks = 32;
 constexpr uint32_t kMostOverlap = 3;      // launches under way at once
 constexpr uint32_t kMostThreads = 16384;  // of blocks that are begun before they must
 
@@ -208,10 +209,24 @@ uint32_t processors() {
   return count;
 }
 
+const Card& card() {
+  static const Card found = [] {
+    const char* text = std::getenv("SWITCHYARD_EMULATED_CAPABILITY");
+    Card c;
+    if (text == nullptr) return c;
+    c.capability = static_cast<uint32_t>(std::lround(std::atof(text) * 10));
+    const bool small = c.capability == 86 || c.capability == 89 || c.capability >= 120;
+    if (c.capability == 80) c.processor_memory = 164 * 1024;
+    if (small) c.processor_memory = 100 * 1024, c.processor_threads = 1536;
+    return c;
+  }();
+  return found;
+}
+
 uint32_t resident_blocks(const dim3& block, size_t shared_bytes) {
   const uint32_t threads = (block.x * block.y * block.z + kLanes - 1) / kLanes * kLanes;
-  const uint32_t by_memory = kProcessorMemory / (static_cast<uint32_t>(shared_bytes) + kBlockMemory);
-  return processors() * std::min({kProcessorThreads / threads, by_memory, kMostBlocks});
+  const uint32_t by_memory = card().processor_memory / (static_cast<uint32_t>(shared_bytes) + kBlockMemory);
+  return processors() * std::min({card().processor_threads / threads, by_memory, kMostBlocks});
 }
 
 bool failed() { return machine.failed; }
