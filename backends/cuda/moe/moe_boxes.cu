@@ -178,6 +178,7 @@ __global__ void __launch_bounds__(kBesideThreads / 2, 4)
   const float up = __shfl_xor_sync(kAll, sum, 4);
   const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
   if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
+  if (b.inverse != nullptr && routed && slot == 0 && first == 0 && threadIdx.x == 0) b.inverse[x_row] = inverse;
   stamps.end();
 #endif
 }
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   ask_for_slots<kWarps>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known after the wait.
-  const float weight = chosen.weight(m.top_k);
+  const float above = chosen.above_best(m.top_k), weight = choice_weight(above);
   const bool empty = step_rows(step, m.domain) <= blockIdx.y;
   const uint32_t row = threadIdx.x / 4, at = blockIdx.y * m.hidden + first + row;
   float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + at;
@@ -223,10 +224,17 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p + blockIdx.y) : weight;
+  const bool of_shared = lane == m.top_k && m.shared_width != 0;
+  const float mix = of_shared ? __ldcg(m.shared_p + blockIdx.y) : 0.0f;
+  const float inverse = b.inverse != nullptr ? __ldcg(b.inverse + blockIdx.y) : 1.0f;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
   float v[8];
   if (count != 0) load_eight_fresh(from, v);
+  float factor = of_shared ? mix : weight;
+  if (b.inverse != nullptr) {
+    factor = choice_weight(inverse * above);
+    if (of_shared) factor = sigmoid(inverse * mix);
+  }
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     if (i == 0) barrier_wait(boxes_at, 0);
@@ -377,10 +385,13 @@ uint64_t moe_boxes_workspace(const swy_op& op) {
   const auto& x = swy::tensor(op, "x");
   Arena arena(nullptr);
   if (walks(static_cast<uint32_t>(x.dims[0]))) take_integers(arena, x.dims[0], x.dims[1]);
+  if (takes_logits(static_cast<uint32_t>(x.dims[0]))) arena.take<float>(x.dims[0]);
   return mixture_workspace(op) + arena.used();
 }
 
-swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm) {
+bool takes_logits(uint32_t rows) { return !walks(rows); }
+
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm, bool routed) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
@@ -393,11 +404,15 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
     if (routes_by_terms(m)) return record_walk(r, b, rows);
   }
-  SWY_CUDA_TRY(launch(r,
-                      rows == 1   ? route_boxes<1>
-                      : rows == 2 ? route_boxes<2>
-                                  : route_boxes<kQuad>,
-                      ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (routed) {
+    b.inverse = arena.take<float>(rows);
+  } else {
+    SWY_CUDA_TRY(launch(r,
+                        rows == 1   ? route_boxes<1>
+                        : rows == 2 ? route_boxes<2>
+                                    : route_boxes<kQuad>,
+                        ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  }
   if (walks(rows)) return record_walk(r, b, rows);
   UpMaps up{};
   DownMaps down{};
