@@ -223,8 +223,7 @@ T* at(const swy_binding& b) {
   return b.buffer == nullptr ? nullptr : reinterpret_cast<T*>(b.buffer->data + b.offset);
 }
 
-swy_status record_projection(swy_list* list, const Part& part, char* workspace, const RouterRows* router,
-                             swy_error* error) {
+swy_status record_first(swy_list* list, const Part& part, char* workspace, const RouterRows* router, swy_error* error) {
   const uint32_t i = part.count - 2;
   const Operands linear_operands{*part.ops[i], *part.bindings[i]};
   const Recording linear{*list, *part.ops[i], linear_operands, error};
@@ -264,7 +263,7 @@ struct NormedMixture {
   }
 };
 
-swy_status record_mixture(swy_list* list, const Part& part, char* workspace, swy_error* error) {
+swy_status record_second(swy_list* list, const Part& part, char* workspace, swy_error* error) {
   const NormedMixture n(list, part, error);
   if (!by_boxes(*list->device, n.moe.op)) {
     return record_normed_grouped(n.moe, workspace, n.norm_operands.input("x"), n.norm, at(*part.residual()),
@@ -285,7 +284,7 @@ swy_status record_layer(swy_list* list, const Part& first, const Part& second, c
   RouterRows router{m.router, m.shared_mix, n.norm.weight, n.norm.bias, {}, nullptr, m.logits, m.shared_p};
   const uint32_t linear = first.count - 2;
   SWY_CUDA_TRY(derive_router(n.moe, Operands{*first.ops[linear], *first.bindings[linear]}.weight("w"), router));
-  SWY_CUDA_TRY(record_projection(list, first, workspace, &router, error));
+  SWY_CUDA_TRY(record_first(list, first, workspace, &router, error));
   return record_moe_boxes(n.moe, m, arena, &n.norm, true);
 }
 
@@ -307,8 +306,8 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
     if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;
     warn("no memory for the product of a router and the projection before it: such layers have one kernel more");
   }
-  if (p.projection != 0) SWY_CUDA_TRY(record_projection(list, first, own, nullptr, error));
-  return p.mixture != 0 ? record_mixture(list, second, of_mixture, error) : SWY_OK;
+  if (p.projection != 0) SWY_CUDA_TRY(record_first(list, first, own, nullptr, error));
+  return p.mixture != 0 ? record_second(list, second, of_mixture, error) : SWY_OK;
 }
 
 swy_status record(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace, swy_error* error) {

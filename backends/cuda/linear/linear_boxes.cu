@@ -158,7 +158,8 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows);
+  const uint32_t needed = std::max(shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows),
+                                   router != nullptr ? router_shared(b.slices(), b.scale_bytes) : 0);
   const auto go = [&](auto kernel, const auto&... more) -> swy_status {
     // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;

@@ -230,11 +230,9 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
   float v[8];
   if (count != 0) load_eight_fresh(from, v);
-  float factor = of_shared ? mix : weight;
-  if (b.inverse != nullptr) {
-    factor = choice_weight(inverse * above);
-    if (of_shared) factor = sigmoid(inverse * mix);
-  }
+  const float factor = b.inverse != nullptr ? factor_of_logits(above, mix, of_shared, inverse)
+                       : of_shared          ? mix
+                                            : weight;
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     if (i == 0) barrier_wait(boxes_at, 0);
@@ -265,6 +263,9 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
 uint32_t gate_up_shared(const Mixture& m) {
   return kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
 }
+// Memory of which three blocks do not fit a multiprocessor. Where gate_up begins beside a projection, multiprocessors
+// without a block of that would get three.
+constexpr uint32_t kMostTwo = kProcessorMemory / 3;
 // Warps of a block of `down`. Of two rows most multiprocessors have two blocks, which together must leave the next
 // kernel its registers.
 uint32_t down_warps(uint32_t rows) { return rows == 1 ? kDownWarps : kDownWarps / 2; }
@@ -276,7 +277,7 @@ uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
 // Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
 // beside one block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up
 // for one, if possible.
-swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, uint32_t* bytes, swy_error* error) {
+swy_status down_spread(const MixtureBoxes& b, uint32_t rows, uint32_t up_bytes, uint32_t* bytes, swy_error* error) {
   *bytes = down_shared(b, rows);
   if (rows != 1) return SWY_OK;
   cudaFuncAttributes up{}, down{};
@@ -286,7 +287,7 @@ swy_status down_spread(const Mixture& m, const MixtureBoxes& b, uint32_t rows, u
   constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
   const auto before_boxes = [](uint64_t n) { return (n + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment; };
-  const uint32_t one = whole(gate_up_shared(m) + before_boxes(up.sharedSizeBytes) + kBlockMemory);
+  const uint32_t one = whole(up_bytes + before_boxes(up.sharedSizeBytes) + kBlockMemory);
   const uint32_t own = whole(before_boxes(down.sharedSizeBytes) + kBlockMemory), needed = whole(down_shared(b, rows));
   const uint32_t spread = std::max(needed + own, whole((kProcessorMemory - one) / 2 + 1));
   *bytes = 2 * one + spread <= kProcessorMemory ? spread - own : needed;
@@ -424,10 +425,11 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
   const uint32_t groups = rows * m.top_k + (m.shared_width != 0 ? 1 : 0);
+  const uint32_t up_bytes = routed && rows == 1 ? std::max(gate_up_shared(m), kMostTwo) : gate_up_shared(m);
   SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, groups * (m.width / kHalf),
-                      kBoxThreads, gate_up_shared(m), up, b, r.list.step));
+                      kBoxThreads, up_bytes, up, b, r.list.step));
   uint32_t shared = 0;
-  SWY_CUDA_TRY(down_spread(m, b, rows, &shared, r.error));
+  SWY_CUDA_TRY(down_spread(b, rows, up_bytes, &shared, r.error));
   const uint32_t warps = down_warps(rows);
   return launch(r, warps == kDownWarps ? down_boxes<kDownWarps> : down_boxes<kDownWarps / 2>,
                 dim3(m.hidden / kTileRows, rows), 32 * warps, shared, down, b, r.list.step);
