@@ -1,24 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of steps with few rows: the operations after the projections of a delta layer, and a mixture with
-// its norm.
+// Ranges of steps with few rows: the operations after the projections of a layer.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
 //                              their norm
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
+//   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
+//     before the second        (linear/linear_router.h)
 #include "range.h"
+
+#include <algorithm>
 
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
+#include "switchyard/sdk/negotiate.hpp"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kLength = 3;
+constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3;  // lengths of the parts
 
-enum class Kind { kNone, kDelta, kMixture };
+// What a range consists of: how many operations up to the addition of a projection, with a delta rule in front or
+// without one, and then how many of a mixture.
+struct Parts {
+  uint32_t projection = 0, mixture = 0;
+  uint32_t count() const { return projection + mixture; }
+  bool layer() const { return projection != 0 && mixture != 0; }
+};
 
 // Ranges get values in the program's types; these kernels support only floats. The delta rule's have pending rows, too.
 bool takes(const swy_op& op) {
@@ -30,13 +41,22 @@ bool takes(const swy_op& op) {
 
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
 
-Kind kind_of(const swy_op* const* ops, uint32_t n) {
-  if (n < kLength || ops[2]->id != SWY_OP_ADD) return Kind::kNone;
-  for (uint32_t i = 0; i < kLength; ++i) {
-    if (!takes(*ops[i])) return Kind::kNone;
-  }
-  if (ops[0]->id == SWY_OP_GATED_DELTA && ops[1]->id == SWY_OP_LINEAR && ops[1]->weight_count == 1) return Kind::kDelta;
-  return ops[0]->id == SWY_OP_RMS_NORM && ops[1]->id == SWY_OP_MOE ? Kind::kMixture : Kind::kNone;
+// Whether the first of n operations are these.
+bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids) {
+  if (n < ids.size()) return false;
+  return std::all_of(ids.begin(), ids.end(), [&](swy_op_id id) {
+    const swy_op& op = **ops++;
+    return op.id == id && takes(op) && (id != SWY_OP_LINEAR || op.weight_count == 1);
+  });
+}
+
+Parts parts_of(const swy_op* const* ops, uint32_t n) {
+  Parts p;
+  if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kDelta;
+  if (begins(ops, n, {SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kProjection;
+  if (begins(ops + p.projection, n - p.projection, {SWY_OP_RMS_NORM, SWY_OP_MOE, SWY_OP_ADD})) p.mixture = kMixture;
+  if (p.projection == kProjection && p.mixture == 0) p.projection = 0;  // LINEAR_ADD does that
+  return p;
 }
 
 // Squares between the delta rule and the reader of its heads.
@@ -68,126 +88,237 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
                               : supports_normed_grouped(device, op, bucket, error);
 }
 
-// The cost: a few microseconds for each kernel, and the bytes.
-double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
-  if (kind == Kind::kMixture) {
-    return by_boxes(device, *ops[1]) ? 0.2 + moe_boxes_cost(device, *ops[1]) : moe_grouped_cost(device, *ops[1]);
+// Whether the logits of a layer's router can come from its projection.
+swy_status supports_logits(const swy_device& device, const swy_op& linear, const swy_op& norm, const swy_op& moe,
+                           swy_error* error) {
+  if (!boxes_by_engine(device)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "logits from the projection: by boxes of the copy engine");
   }
-  double bytes = 0;
-  for (uint32_t i = 0; i < ops[1]->weight_count; ++i) bytes += weight_bytes(*ops[1]->weights[i]);
-  return 3.5 + 0.7 * (rows_of(*ops[1]) - 1) + device.rates.bytes(bytes, 3e6);
+  const uint64_t hidden = swy::tensor(moe, "x").dims[1];
+  if (!takes_logits(rows_of(moe)) || swy::tensor(linear, "y").dims[1] != hidden ||
+      swy::tensor(norm, "x").dims[1] != hidden) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "logits from the projection: for one or two rows");
+  }
+  SWY_CUDA_TRY(supports_moe_boxes(device, moe, error));
+  const uint32_t logits = moe_attrs(moe).experts + (swy::has(moe, "shared_gate") ? 1 : 0);
+  return supports_boxes(device, linear, 0, error, router_blocks(logits));
+}
+
+swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket,
+                          swy_error* error) {
+  const swy_op* const* mixture = ops + p.projection;
+  if (p.projection == kDelta) SWY_CUDA_TRY(supports_delta(device, ops, bucket, error));
+  if (p.layer()) return supports_logits(device, *mixture[-2], *mixture[0], *mixture[1], error);
+  return p.mixture != 0 ? supports_mixture(device, *mixture[1], bucket, error) : SWY_OK;
+}
+
+// The cost: a few microseconds for each kernel, and the bytes.
+double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops) {
+  double cost = 0;
+  if (p.projection != 0) {
+    const swy_op& linear = *ops[p.projection - 2];
+    cost += (p.projection == kDelta ? 3.5 : 2.0) + 0.7 * (rows_of(linear) - 1) +
+            device.rates.bytes(weight_bytes(*linear.weights[0]), 3e6);
+  }
+  if (p.mixture != 0) {
+    const swy_op& moe = *ops[p.projection + 1];
+    cost += by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe) : moe_grouped_cost(device, moe);
+  }
+  return p.layer() ? cost - 1.5 : cost;
 }
 
 swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket, uint32_t* accepted,
                  double* microseconds, swy_error* error) {
   *accepted = 0;
-  const Kind kind = kind_of(ops, n);
-  if (kind == Kind::kNone) {
+  Parts parts = parts_of(ops, n);
+  if (parts.count() == 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_SHAPE,
-                     "begins neither gated_delta, linear, add nor rms_norm, moe, add, in f32");
+                     "begins neither gated_delta, linear, add nor rms_norm, moe, add (nor linear and add before "
+                     "these), in f32");
   }
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
   }
-  const swy_status s = kind == Kind::kDelta ? supports_delta(*device, ops, *bucket, error)
-                                            : supports_mixture(*device, *ops[1], *bucket, error);
+  swy_status s = supports_parts(*device, parts, ops, *bucket, error);
+  if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kDelta) {  // the first part may be possible
+    parts.mixture = 0;
+    s = supports_parts(*device, parts, ops, *bucket, error);
+  }
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
-  *accepted = kLength;
-  *microseconds = cost_of_range(*device, kind, ops);
+  *accepted = parts.count();
+  *microseconds = cost_of_parts(*device, parts, ops);
   return SWY_OK;
+}
+
+// The workspace of both parts, in this order.
+uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops) {
+  if (p.projection != kDelta) return 0;
+  return uint64_t{ceil_div(squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float), 256)} * 256;
 }
 
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
-  *workspace_bytes = kind_of(ops, n) == Kind::kDelta ? squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float)
-                     : by_boxes(*device, *ops[1])    ? moe_boxes_workspace(*ops[1])
-                                                     : moe_grouped_workspace(*ops[1]);
+  const Parts p = parts_of(ops, n);
+  *workspace_bytes = workspace_of_projection(p, ops);
+  if (p.mixture != 0) {
+    const swy_op& moe = *ops[p.projection + 1];
+    *workspace_bytes += by_boxes(*device, moe) ? moe_boxes_workspace(moe) : moe_grouped_workspace(moe);
+  }
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
 
-// The residual of ADD and the inputs of the last two operations must be connected as the kernels compute them. Values
-// that the kernels never write (the norm's or the rule's output, and the value before the addition) must not be read
-// elsewhere.
-swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*, const swy_range_values* values,
+// The values must be connected as the kernels compute them: each operation reads the one before it, and an addition
+// adds that to a value that is written. Values that the kernels never write (the norm's or the rule's output, and that
+// before an addition) must not be read elsewhere.
+swy_status accept(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, const swy_range_values* values,
                   swy_error* error) {
-  const uint32_t first = values->outputs[0][0], second = values->outputs[1][0];
-  const uint32_t a = values->inputs[2][0], b = values->inputs[2][1];
-  const uint32_t residual = a == second ? b : a;
-  if (values->inputs[1][0] != first || (a != second && b != second) || residual == first || residual == second) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "each operation must read what the one before it gives, and the last add a value from outside");
+  const auto made = [&](uint32_t op) { return values->outputs[op][0]; };
+  const auto written = [&](uint32_t value) {
+    for (uint32_t op = 0; op < n; ++op) {
+      if (ops[op]->id != SWY_OP_ADD && made(op) == value) return false;
+    }
+    return true;
+  };
+  for (uint32_t op = 0; op < n; ++op) {
+    const uint32_t* from = values->inputs[op];
+    const bool adds = ops[op]->id == SWY_OP_ADD;
+    const bool second = adds && from[1] == made(op - 1);
+    if (op != 0 && ((from[0] != made(op - 1) && !second) || (adds && !written(from[second ? 0 : 1])))) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                       "each operation must read what the one before it gives, and an add add a value from outside");
+    }
+    if (!adds && values->kept[made(op)] != 0) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                       "others read what operation %u of the range gives, which is not written", op + 1);
+    }
   }
-  if (values->kept[first] == 0 && values->kept[second] == 0) return SWY_OK;
-  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                   "others read what the %s operation gives, which is not written",
-                   values->kept[first] != 0 ? "first" : "second");
+  return SWY_OK;
 }
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
-// The other operand of ADD; null if ADD does not add to the previous operation's output, or if the operand is a value
-// that the range does not write.
-const swy_binding* residual_of(const swy_range_operands& o) {
-  const swy_binding &value = o.bindings[1]->outputs[0], *inputs = o.bindings[2]->inputs;
-  const swy_binding* residual = same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;
-  const bool inner = residual != nullptr && (same(*residual, value) || same(*residual, o.bindings[0]->outputs[0]));
-  return inner ? nullptr : residual;
-}
+// Some of a range's operations that end with an addition, and their bindings.
+struct Part {
+  const swy_op* const* ops;
+  const swy_bindings* const* bindings;
+  uint32_t count;
+
+  Part(const swy_range_operands& o, uint32_t first, uint32_t n)
+      : ops(o.ops + first), bindings(o.bindings + first), count(n) {}
+  const swy_binding& sum() const { return bindings[count - 1]->outputs[0]; }
+  // The other operand of the addition; null if it does not add to the previous operation's output, if the operand is a
+  // value that the range does not write, or if the operations do not read each other.
+  const swy_binding* residual() const {
+    const swy_binding &value = bindings[count - 2]->outputs[0], *inputs = bindings[count - 1]->inputs;
+    const swy_binding* other = same(inputs[0], value) ? &inputs[1] : same(inputs[1], value) ? &inputs[0] : nullptr;
+    for (uint32_t i = 0; i + 1 < count && other != nullptr; ++i) {
+      const bool feeds = i + 2 == count || same(bindings[i]->outputs[0], bindings[i + 1]->inputs[0]);
+      if (!feeds || same(*other, bindings[i]->outputs[0])) return nullptr;
+    }
+    return other;
+  }
+};
 
 template <class T = float>
 T* at(const swy_binding& b) {
   return b.buffer == nullptr ? nullptr : reinterpret_cast<T*>(b.buffer->data + b.offset);
 }
 
-swy_status record_delta(swy_list* list, const swy_range_operands& o, const float* residual,
-                        const swy_binding& workspace, swy_error* error) {
-  const Operands delta_operands{*o.ops[0], *o.bindings[0]}, linear_operands{*o.ops[1], *o.bindings[1]};
-  const Recording delta{*list, *o.ops[0], delta_operands, error}, linear{*list, *o.ops[1], linear_operands, error};
-  Delta d = delta_of(delta);
-  d.squares = at(workspace);
-  d.heads = HalfRows::in(d.y, rows_of(*o.ops[1]), d.values());
-  SWY_CUDA_TRY(record_delta_raw(delta, d));
+swy_status record_first(swy_list* list, const Part& part, char* workspace, const RouterRows* router, swy_error* error) {
+  const uint32_t i = part.count - 2;
+  const Operands linear_operands{*part.ops[i], *part.bindings[i]};
+  const Recording linear{*list, *part.ops[i], linear_operands, error};
   Projection p = linear_projection(linear);
-  p.residual = residual;
-  p.y[0] = at(o.bindings[2]->outputs[0]);
+  p.residual = at(*part.residual());
+  p.y[0] = at(part.sum());
+  if (part.count != kDelta) return record_boxes(linear, p, nullptr, router);
+  const Operands delta_operands{*part.ops[0], *part.bindings[0]};
+  const Recording delta{*list, *part.ops[0], delta_operands, error};
+  Delta d = delta_of(delta);
+  d.squares = reinterpret_cast<float*>(workspace);
+  d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());
+  SWY_CUDA_TRY(record_delta_raw(delta, d));
   const HeadNorm heads{d.heads, d.squares, d.value_dim, d.norm_eps};
-  return record_boxes(linear, p, &heads);
+  return record_boxes(linear, p, &heads, router);
 }
 
-swy_status record_mixture(swy_list* list, const swy_range_operands& o, const float* residual,
-                          const swy_binding& workspace, swy_error* error) {
-  const Operands norm_operands{*o.ops[0], *o.bindings[0]}, moe_operands{*o.ops[1], *o.bindings[1]};
-  const Recording moe{*list, *o.ops[1], moe_operands, error};
-  const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[0]->attrs);
-  const InputNorm norm{norm_operands.weight("w"), a.eps, a.weight_bias};
-  const float* x = norm_operands.input("x");
-  float* y = at(o.bindings[2]->outputs[0]);
-  if (!by_boxes(*list->device, *o.ops[1])) {
-    return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);
+// A mixture with its norm.
+struct NormedMixture {
+  Operands norm_operands, moe_operands;
+  Recording moe;
+  InputNorm norm;
+
+  NormedMixture(swy_list* list, const Part& part, swy_error* error)
+      : norm_operands{*part.ops[0], *part.bindings[0]},
+        moe_operands{*part.ops[1], *part.bindings[1]},
+        moe{*list, *part.ops[1], moe_operands, error} {
+    const auto& a = *static_cast<const swy_rms_norm_attrs*>(norm_operands.op.attrs);
+    norm = {norm_operands.weight("w"), a.eps, a.weight_bias};
   }
-  Arena arena(at<char>(workspace));
-  Mixture m = mixture_of(moe, arena);
-  m.x = x;
-  m.residual = residual;
-  m.y = y;
-  return record_moe_boxes(moe, m, arena, &norm);
+  Mixture mixture(const Part& part, Arena& arena) const {
+    Mixture m = mixture_of(moe, arena);
+    m.x = norm_operands.input("x");
+    m.residual = at(*part.residual());
+    m.y = at(part.sum());
+    return m;
+  }
+};
+
+swy_status record_second(swy_list* list, const Part& part, char* workspace, swy_error* error) {
+  const NormedMixture n(list, part, error);
+  if (!by_boxes(*list->device, n.moe.op)) {
+    return record_normed_grouped(n.moe, workspace, n.norm_operands.input("x"), n.norm, at(*part.residual()),
+                                 at(part.sum()));
+  }
+  Arena arena(workspace);
+  const Mixture m = n.mixture(part, arena);
+  return record_moe_boxes(n.moe, m, arena, &n.norm);
+}
+
+// Both parts, with the router's logits from the projection. SWY_OUT_OF_DEVICE_MEMORY, and nothing recorded: there is no
+// memory for the weight that this needs.
+swy_status record_layer(swy_list* list, const Part& first, const Part& second, char* workspace, char* of_mixture,
+                        swy_error* error) {
+  const NormedMixture n(list, second, error);
+  Arena arena(of_mixture);
+  const Mixture m = n.mixture(second, arena);
+  RouterRows router{m.router, m.shared_mix, n.norm.weight, n.norm.bias, {}, nullptr, m.logits, m.shared_p};
+  const uint32_t linear = first.count - 2;
+  SWY_CUDA_TRY(derive_router(n.moe, Operands{*first.ops[linear], *first.bindings[linear]}.weight("w"), router));
+  SWY_CUDA_TRY(record_first(list, first, workspace, &router, error));
+  return record_moe_boxes(n.moe, m, arena, &n.norm, true);
+}
+
+void warn(const char* line) {
+  if (const swy_host* host = swy::the_host; host != nullptr) host->log(host->ctx, SWY_LOG_WARNING, line);
+}
+
+swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_binding& workspace, swy_error* error) {
+  const Parts p = parts_of(o.ops, o.op_count);
+  const Part first(o, 0, p.projection), second(o, p.projection, p.mixture);
+  const bool fed = !p.layer() || same(first.sum(), second.bindings[0]->inputs[0]);
+  if (!fed || (p.projection != 0 && first.residual() == nullptr) || (p.mixture != 0 && second.residual() == nullptr)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
+  }
+  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops);
+  if (p.layer()) {
+    const swy_status s = record_layer(list, first, second, own, of_mixture, error);
+    if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;
+    warn("no memory for the product of a router and the projection before it: such layers have one kernel more");
+  }
+  if (p.projection != 0) SWY_CUDA_TRY(record_first(list, first, own, nullptr, error));
+  return p.mixture != 0 ? record_second(list, second, of_mixture, error) : SWY_OK;
 }
 
 swy_status record(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     SWY_CUDA_TRY(use(*list->device, error));
-    const swy_range_operands& o = *operands;
     list->kernel = SWY_EXT_RANGE;
     list->begins = true;
-    const swy_binding* residual = residual_of(o);
-    if (residual == nullptr || !same(o.bindings[0]->outputs[0], o.bindings[1]->inputs[0])) {
-      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                       "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
-    }
-    return kind_of(o.ops, o.op_count) == Kind::kDelta ? record_delta(list, o, at(*residual), *workspace, error)
-                                                      : record_mixture(list, o, at(*residual), *workspace, error);
+    return record_parts(list, *operands, *workspace, error);
   });
 }
 

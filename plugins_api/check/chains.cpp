@@ -106,6 +106,17 @@ Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t key_dim, uint32_t 
           }};
 }
 
+// A layer from its projection on, the links `first` and a linear: the projection's addition and the mixture.
+std::vector<Link> layer(std::vector<Link> first, Link product, uint64_t hidden, Link mix) {
+  first.push_back(std::move(product));
+  const size_t sum = first.size();
+  first.push_back(add(hidden));
+  first.push_back(norm(hidden));
+  first.push_back(std::move(mix));
+  first.push_back(add(hidden, sum));
+  return first;
+}
+
 // The chain's input, into every link that adds it.
 void give_chain_input(const Chain& chain, std::vector<Case>& links) {
   for (size_t i = 0; i < links.size(); ++i) {
@@ -120,7 +131,7 @@ void give_chain_input(const Chain& chain, std::vector<Case>& links) {
 const std::vector<Chain>& all_chains() {
   constexpr uint64_t kWidth = 64;
   const Link plus = add(kWidth), normed = norm(kWidth), product = linear(kWidth, kWidth, {SWY_BF16, 0});
-  const Encoding i4{SWY_I4, 64};
+  const Encoding i4{SWY_I4, 64}, i4a{SWY_I4A, 64}, whole{SWY_I4, 0};
   static const std::vector<Chain> all = {
       {"add_add", three_sequences, {plus, plus}},
       {"add4", three_sequences, {plus, plus, plus, plus}},
@@ -154,7 +165,26 @@ const std::vector<Chain>& all_chains() {
       {"delta4_drafts_linear_add", drafts, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
-      {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}}};
+      {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"delta_wide_layer", one_token_moves,
+       layer({delta(9, 18, 128)}, linear(2304, 256, i4), 256, mixture(256, 512, i4))},
+      {"delta_pending_layer", one_token_pending,
+       layer({delta(4, 8, 32)}, linear(256, 256, i4a), 256, mixture(256, 256, i4a, SWY_BF16))},
+      {"delta2_layer", two_tokens,
+       layer({delta(2, 4, 64)}, linear(256, 512, i4), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"delta2_wide_layer", two_tokens_pending,
+       layer({delta(9, 18, 128)}, linear(2304, 256, whole), 256, mixture(256, 256, i4))},
+      {"delta2_drafts_layer", two_drafts,
+       layer({delta(2, 2, 64, 256)}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"delta3_layer", three_rows_move,
+       layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"delta4_layer", four_tokens,
+       layer({delta(1, 2, 128)}, linear(256, 512, i4), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"linear_layer", one_token, layer({}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"linear_wide_layer", one_token, layer({}, linear(2304, 256, i4a), 256, mixture(256, 512, i4a))},
+      {"linear2_layer", two_tokens, layer({}, linear(256, 512, whole), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"linear2_wide_layer", two_tokens, layer({}, linear(4096, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))}};
   return all;
 }
 

@@ -192,6 +192,7 @@ swy_status device_open(uint32_t index, const swy_setting* settings, uint32_t cou
 void device_close(swy_device* device) {
   cudaSetDevice(device->ordinal);
   cudaStreamSynchronize(device->stream);
+  device->derived.forget_all();
 #ifdef SWITCHYARD_STAMPS
   save_stamps();
 #endif

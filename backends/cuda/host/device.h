@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "card.h"
+#include "derived.h"
 #include "profile.h"
 #include "rates.h"
 #include "switchyard/plugin.h"
@@ -48,6 +49,7 @@ struct swy_device {
   bool pooled = false;  // the driver has pools of memory
   cudaStream_t stream = nullptr;
   std::vector<swy_kernel> kernels;
+  gpu::DerivedWeights derived;
 
   std::mutex mutex;  // over everything below
   std::vector<std::unique_ptr<gpu::Staging>> small, large;
@@ -88,6 +90,9 @@ void device_close(swy_device* device);
 
 swy_status buffer_alloc(swy_device* device, swy_memory_type type, uint64_t bytes, swy_buffer** out, swy_error* error);
 void buffer_free(swy_device* device, swy_buffer* buffer);
+// Memory as buffers have it, not cleared.
+cudaError_t take_memory(const swy_device& device, uint64_t bytes, void** out);
+void give_memory_back(const swy_device& device, void* memory);
 void* buffer_map(swy_device* device, swy_buffer* buffer);
 swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void* from, uint64_t bytes,
                  const swy_submit* submit, swy_error* error);

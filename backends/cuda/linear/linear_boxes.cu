@@ -2,9 +2,10 @@
 // RMS_NORM_LINEAR, LINEAR and LINEAR_ADD of up to four rows (boxes.cuh).
 //
 // A block has some tiles of 16 rows, and all of their columns in shared memory before the previous kernels have ended.
-// Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule).
-#include "linear_heads.cuh"
+// Further blocks have up to 16 rows of a plain weight each (the gates of the delta rule), or logits of the router
+// behind the projection.
 #include "linear_plain.cuh"
+#include "linear_router.cuh"
 
 #include <algorithm>
 
@@ -24,6 +25,22 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
     multiply_block<kTeams, kRows, true>(maps, b, step, dynamic);
   } else if constexpr (kTeams == 2) {
     multiply_plain<kRows, true>(b, step, dynamic);
+  }
+#endif
+}
+
+template <bool kHeads, uint32_t kTeams, uint32_t kRows>
+__global__ void __launch_bounds__(kBesideThreads, 2)
+    linear_boxes_router(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b,
+                        const __grid_constant__ RouterBlocks router, const swy_step* step) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ char dynamic[];
+  if (blockIdx.x >= b.tile_blocks) {
+    multiply_router<kHeads, kTeams, kRows>(router, b, step, dynamic);
+  } else if constexpr (kHeads) {
+    multiply_heads<kTeams, kRows, true>(maps, b, step, dynamic);
+  } else {
+    multiply_block<kTeams, kRows, true>(maps, b, step, dynamic);
   }
 #endif
 }
@@ -92,18 +109,19 @@ constexpr Kernel kKernels[] = {kernel("linear.boxes", SWY_OP_LINEAR), kernel("li
 
 }  // namespace
 
-swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error) {
+swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error,
+                          uint32_t others) {
   if (swy::tensor(op, "x").dims[0] > kQuad) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "serves steps of up to %u rows", kQuad);
   }
   const auto rows = static_cast<uint32_t>(swy::tensor(op, "x").dims[0]),
              width = static_cast<uint32_t>(swy::tensor(op, "x").dims[1]);
-  uint32_t tiles = 0, others = 0, quantized = 0;
+  uint32_t tiles = 0, plain = 0, quantized = 0;
   Weight like{};
   for (uint32_t i = first_weight; i < op.weight_count; ++i) {
     const Weight w = weight_of(*op.weights[i], nullptr);
     if (!is_quantized(w.dtype)) {
-      others += plain_blocks(w.rows);
+      plain += plain_blocks(w.rows);
       continue;
     }
     if (quantized++ == 0) like = w;
@@ -116,20 +134,21 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
     }
     tiles += ceil_div(w.rows, kTileRows);
   }
+  others += plain;
   const uint32_t each = tiles_per_block(device, tiles, others, width / kSlice);
   if (quantized == 0 || quantized > kMostWeights || each > kMostTiles || width > kSliceWarps * kSlice ||
-      (others != 0 && width > kPlainWarps * kSlice) ||
-      (others != 0 && rows > 1 && boxes_by_engine(device) && kPlainMemory > device.features.block_memory / 2) ||
+      (plain != 0 && width > kPlainWarps * kSlice) ||
+      (plain != 0 && rows > 1 && boxes_by_engine(device) && kPlainMemory > device.features.block_memory / 2) ||
       shared_bytes(width / kSlice, each, scales_bytes(like, kTileRows), rows) >
           (boxes_by_engine(device) ? device.features.block_memory / 2 : device.features.block_memory)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "%u tiles of 16 rows of %u columns, and %u blocks of plain rows, do not fit the device", tiles,
-                     width, others);
+                     "%u tiles of 16 rows of %u columns, and %u further blocks, do not fit the device", tiles, width,
+                     others);
   }
   return SWY_OK;
 }
 
-swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads) {
+swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads, const RouterRows* router) {
   Boxes b{};
   Maps maps{};
   b.p = p;
@@ -152,20 +171,37 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     b.map[i] = next;
     if (engine) SWY_CUDA_TRY(map_boxes(w, kTileRows, &maps.of[next++], r.error));
   }
+  RouterBlocks behind{};
+  if (router != nullptr) {
+    others += router_blocks(router->rows());
+    behind.of = *router;
+    SWY_CUDA_TRY(map_boxes(router->through, kTileRows, &behind.map, r.error));
+  }
   const uint32_t tiles = b.p.first_task[p.count];
   b.tiles = tiles_per_block(r.device(), tiles, others, b.slices());
   b.per_dim = 1.0f / static_cast<float>(heads != nullptr ? heads->dim : p.width);
   b.tile_blocks = ceil_div(tiles, b.tiles);
   const uint32_t blocks = b.tile_blocks + others;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  const uint32_t needed = shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows);
-  const auto go = [&](auto kernel) {
+  const uint32_t needed = std::max(shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows),
+                                   router != nullptr ? router_shared(b.slices(), b.scale_bytes) : 0);
+  const auto go = [&](auto kernel, const auto&... more) -> swy_status {
     // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;
     if (rows > 1) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
     return launch(r, kernel, blocks, kSliceThreads, std::max(needed, alone_memory(r.device()) - own), maps, b,
-                  r.list.step);
+                  more..., r.list.step);
   };
+  const auto routed = [&]<bool kHeads, uint32_t kRows>() {
+    return teams_of(b.slices()) == 2 ? go(linear_boxes_router<kHeads, 2, kRows>, behind)
+                                     : go(linear_boxes_router<kHeads, 1, kRows>, behind);
+  };
+  if (router != nullptr && heads != nullptr) {
+    return rows == 1 ? routed.template operator()<true, 1>() : routed.template operator()<true, 2>();
+  }
+  if (router != nullptr) {
+    return rows == 1 ? routed.template operator()<false, 1>() : routed.template operator()<false, 2>();
+  }
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {
     if (!engine) {
       return launch(r, teams_of(b.slices()) == 2 ? linear_async<kHeads, 2, kRows> : linear_async<kHeads, 1, kRows>,

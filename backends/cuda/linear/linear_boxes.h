@@ -18,10 +18,15 @@ struct HeadNorm {
 };
 
 struct Projection;
+struct RouterRows;
 
-// Whether an operation's weights from `first_weight` on can be recorded with record_boxes.
-swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error);
-// y = weights times x, normed as `p` says or, with `heads`, per head.
-swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads);
+// Whether an operation's weights from `first_weight` on can be recorded with record_boxes, beside `others` blocks of
+// something else.
+swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error,
+                          uint32_t others = 0);
+// y = weights times x, normed as `p` says or, with `heads`, per head. With `router`, of one or two rows, one weight and
+// a residual, also the logits of the router behind it.
+swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads,
+                        const RouterRows* router = nullptr);
 
 }  // namespace gpu

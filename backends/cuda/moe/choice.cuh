@@ -18,18 +18,25 @@ __device__ inline float key_float(uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
 }
 
+// The softmax over the lanes of a warp, of numbers of which the largest is 0.
+__device__ inline float choice_weight(float above_best) {
+  const float p = expf(above_best);
+  return p / warp_sum(p);
+}
+
 struct alignas(16) Chosen {
   uint32_t candidate_keys[kChoiceThreads / 32 * kMostChosen];  // the best of each warp's experts, in order
   uint32_t candidates[kChoiceThreads / 32 * kMostChosen];
   uint32_t ids[kMostChosen], keys[kMostChosen];
 
+  // How far the lane-th chosen expert's logit lies above the largest: at most 0, and -infinity for lanes from top_k on.
+  __device__ float above_best(uint32_t top_k) const {
+    const uint32_t lane = threadIdx.x % 32;
+    return lane < top_k ? key_float(keys[lane]) - key_float(keys[0]) : -INFINITY;
+  }
   // exp(scale * logit) of the lane-th chosen expert, divided by the sum over the first top_k; 0 for further lanes. All
   // lanes of a warp must call this.
-  __device__ float weight(uint32_t top_k, float scale = 1) const {
-    const uint32_t lane = threadIdx.x % 32;
-    const float p = lane < top_k ? expf(scale * (key_float(keys[lane]) - key_float(keys[0]))) : 0.0f;
-    return p / warp_sum(p);
-  }
+  __device__ float weight(uint32_t top_k, float scale = 1) const { return choice_weight(scale * above_best(top_k)); }
 };
 
 // Thread i of the first 256 passes the logit of expert i; `valid` for existing experts, of which there are at least

@@ -190,6 +190,7 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float up = __shfl_xor_sync(kAll, sum, 4);
   const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
   if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
+  if (b.inverse != nullptr && routed && slot == 0 && first == 0 && threadIdx.x == 0) b.inverse[x_row] = inverse;
   stamps.end();
 }
 
@@ -229,7 +230,7 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
   ask_for_slots<kWarps, kEngine>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
   // A warp's factor of its first slice; that of the shared expert is known after the wait.
-  const float weight = chosen.weight(m.top_k);
+  const float above = chosen.above_best(m.top_k), weight = choice_weight(above);
   const bool empty = step_rows(step, m.domain) <= blockIdx.y;
   const uint32_t row = threadIdx.x / 4, at = blockIdx.y * m.hidden + first + row;
   float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + at;
@@ -245,10 +246,15 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const float factor = lane == m.top_k && m.shared_width != 0 ? __ldcg(m.shared_p + blockIdx.y) : weight;
+  const bool of_shared = lane == m.top_k && m.shared_width != 0;
+  const float mix = of_shared ? __ldcg(m.shared_p + blockIdx.y) : 0.0f;
+  const float inverse = b.inverse != nullptr ? __ldcg(b.inverse + blockIdx.y) : 1.0f;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
   float v[8];
   if (count != 0) load_eight_fresh(from, v);
+  const float factor = b.inverse != nullptr ? factor_of_logits(above, mix, of_shared, inverse)
+                       : of_shared          ? mix
+                                            : weight;
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     if constexpr (kEngine) {
@@ -298,6 +304,9 @@ __global__ void __launch_bounds__(kBesideThreads, 2)
 uint32_t gate_up_shared(const Mixture& m) {
   return kBoxWarps * 2 * kHalf * kBoxBytes + 2 * scales_bytes(m.gate_up, kHalf);
 }
+// Memory of which three blocks do not fit a multiprocessor. Where gate_up begins beside a projection, multiprocessors
+// without a block of that would get three.
+uint32_t most_two(const swy_device& device) { return device.features.processor_memory / 3; }
 // Warps of a block of `down`. Of two rows most multiprocessors have two blocks, which together must leave the next
 // kernel its registers.
 uint32_t down_warps(uint32_t rows) { return rows == 1 ? kDownWarps : kDownWarps / 2; }
@@ -309,7 +318,7 @@ uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
 // Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
 // beside one block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up
 // for one, if possible.
-swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows, uint32_t* bytes) {
+swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows, uint32_t up_bytes, uint32_t* bytes) {
   const Features& card = r.device().features;
   *bytes = down_shared(b, rows);
   if (rows != 1) return SWY_OK;
@@ -320,7 +329,7 @@ swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows,
   constexpr uint32_t kUnit = 128;  // granularity of a block's memory
   const auto whole = [](uint64_t n) { return static_cast<uint32_t>((n + kUnit - 1) / kUnit * kUnit); };
   const auto before_boxes = [](uint64_t n) { return (n + kBoxAlignment - 1) / kBoxAlignment * kBoxAlignment; };
-  const uint32_t one = whole(gate_up_shared(b.m) + before_boxes(up.sharedSizeBytes) + card.reserved);
+  const uint32_t one = whole(up_bytes + before_boxes(up.sharedSizeBytes) + card.reserved);
   const uint32_t own = whole(before_boxes(down.sharedSizeBytes) + card.reserved), needed = whole(down_shared(b, rows));
   const uint32_t spread = std::max(needed + own, whole((card.processor_memory - one) / 2 + 1));
   *bytes = 2 * one + spread <= card.processor_memory ? spread - own : needed;
@@ -435,10 +444,13 @@ uint64_t moe_boxes_workspace(const swy_op& op) {
   const auto& x = swy::tensor(op, "x");
   Arena arena(nullptr);
   if (walks(static_cast<uint32_t>(x.dims[0]))) take_integers(arena, x.dims[0], x.dims[1]);
+  if (takes_logits(static_cast<uint32_t>(x.dims[0]))) arena.take<float>(x.dims[0]);
   return mixture_workspace(op) + arena.used();
 }
 
-swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm) {
+bool takes_logits(uint32_t rows) { return !walks(rows); }
+
+swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm, bool routed) {
   MixtureBoxes b{};
   b.m = m;
   b.normed = norm != nullptr;
@@ -452,11 +464,15 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
     if (routes_by_terms(m)) return record_walk(r, b, rows);
   }
-  SWY_CUDA_TRY(launch(r,
-                      rows == 1   ? route_boxes<1>
-                      : rows == 2 ? route_boxes<2>
-                                  : route_boxes<kQuad>,
-                      ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  if (routed) {
+    b.inverse = arena.take<float>(rows);
+  } else {
+    SWY_CUDA_TRY(launch(r,
+                        rows == 1   ? route_boxes<1>
+                        : rows == 2 ? route_boxes<2>
+                                    : route_boxes<kQuad>,
+                        ceil_div(logits, 2), kBoxThreads, 0, b, r.list.step));
+  }
   if (!engine) return record_async(r, b, rows);
   if (walks(rows)) return record_walk(r, b, rows);
   const uint32_t blocks = gate_up_blocks(m, rows);
@@ -469,10 +485,11 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
     SWY_CUDA_TRY(map_boxes(m.shared_up, kHalf, &up.shared_up, r.error));
     SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
   }
-  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, blocks, kBoxThreads,
-                      gate_up_shared(m), up, b, r.list.step));
+  const uint32_t up_bytes = routed && rows == 1 ? std::max(gate_up_shared(m), most_two(r.device())) : gate_up_shared(m);
+  SWY_CUDA_TRY(launch(r, rows == 1 ? gate_up_boxes<1> : gate_up_boxes<kBesideRows>, blocks, kBoxThreads, up_bytes, up, b,
+                      r.list.step));
   uint32_t shared = 0;
-  SWY_CUDA_TRY(down_spread(r, b, rows, &shared));
+  SWY_CUDA_TRY(down_spread(r, b, rows, up_bytes, &shared));
   const uint32_t warps = down_warps(rows);
   return launch(r, warps == kDownWarps ? down_boxes<kDownWarps> : down_boxes<kDownWarps / 2>,
                 dim3(m.hidden / kTileRows, rows), 32 * warps, shared, down, b, r.list.step);

@@ -20,6 +20,7 @@ struct MixtureBoxes {
   bool normed;
   float per_width;  // 1 / hidden
   QuadRows x;       // of moe_walk.cu: the input by its norm
+  float* inverse;   // [rows]: 1 / rms of the input, where logits come without it; otherwise null
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
@@ -136,6 +137,17 @@ __device__ inline Piece make_normed(float (&v)[8], const float (&norm)[8], float
 }
 
 // ---- down
+
+// A lane's factor of h where logits come without `inverse`: of a chosen expert, whose logit is `above` the largest, in
+// lanes below top_k (at most 8), or of the shared expert from its gate `mix`. Few instructions, since they are behind
+// the wait.
+__device__ inline float factor_of_logits(float above, float mix, bool of_shared, float inverse) {
+  const float power = exp2_of((of_shared ? -mix : above) * inverse * 1.44269504f);
+  float sum = of_shared ? 0.0f : power;
+#pragma unroll
+  for (int d = 1; d < static_cast<int>(kMostChosen); d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
+  return (of_shared ? 1.0f : power) * reciprocal(of_shared ? 1.0f + power : sum);
+}
 
 // Where 16 rows for all slices of h are copied to, and the barriers for those of this warp.
 struct SlotBoxes {

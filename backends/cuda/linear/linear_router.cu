@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the weight of linear_router.h is computed: the product in fp32, then its digits.
+#include "linear_router.h"
+
+#include "common/boxes.cuh"
+#include "switchyard/weights.h"
+
+namespace gpu {
+namespace {
+
+constexpr uint32_t kThreads = 256, kColumns = 64, kRows = 16, kDepth = 32;  // of a block's tile, and of a step of it
+constexpr int kMiddle = 0x8888, kMostDigits = 0xffff - kMiddle;             // 4-bit weights have 8 for 0
+
+// R diag(w): element k of row e.
+__device__ inline float router_at(const RouterRows& r, uint32_t e, uint32_t k) {
+  if (e >= r.rows()) return 0;
+  const float element = e < r.experts() ? plain_at(r.router, uint64_t{e} * r.router.width + k) : plain_at(r.gate, k);
+  return element * (plain_at(r.norm, k) + r.bias);
+}
+
+// to [rows, width]. blockIdx.x: 64 columns, blockIdx.y: 16 rows.
+__global__ void __launch_bounds__(kThreads)
+    router_product(const __grid_constant__ RouterRows r, const __grid_constant__ Weight projection, float* to) {
+  __shared__ float left[kRows][kDepth], right[kDepth][kColumns];
+  const uint32_t column = threadIdx.x % kColumns, own = threadIdx.x / kColumns;  // rows own, own + 4, ...
+  const uint32_t first = blockIdx.y * kRows, at = blockIdx.x * kColumns + column;
+  constexpr uint32_t kStep = kThreads / kColumns, kEach = kRows / kStep;
+  float sum[kEach] = {};
+  for (uint32_t k = 0; k < projection.rows; k += kDepth) {
+    for (uint32_t i = threadIdx.x; i < kRows * kDepth; i += kThreads) {
+      const bool in = k + i % kDepth < projection.rows;
+      left[i / kDepth][i % kDepth] = in ? router_at(r, first + i / kDepth, k + i % kDepth) : 0;
+    }
+    for (uint32_t i = own; i < kDepth; i += kStep) {
+      const bool in = k + i < projection.rows && at < projection.width;
+      right[i][column] = in ? weight_at(projection, k + i, at) : 0;
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < kDepth; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < kEach; ++j) sum[j] = fmaf(left[own + j * kStep][i], right[i][column], sum[j]);
+    }
+    __syncthreads();
+  }
+#pragma unroll
+  for (uint32_t j = 0; j < kEach; ++j) {
+    const uint32_t row = first + own + j * kStep;
+    if (row < r.rows() && at < projection.width) to[uint64_t{row} * projection.width + at] = sum[j];
+  }
+}
+
+// The largest of a row's sizes; every thread gets it.
+__device__ inline float largest_of(const float* row, uint32_t width) {
+  __shared__ float most[kThreads / 32];
+  float top = 0;
+  for (uint32_t i = threadIdx.x; i < width; i += kThreads) top = fmaxf(top, fabsf(row[i]));
+  top = warp_max(top);
+  if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = top;
+  __syncthreads();
+  for (uint32_t w = 0; w < kThreads / 32; ++w) top = fmaxf(top, most[w]);
+  return top;
+}
+
+// blockIdx.x: a row of the product, or one of those that fill the last tile. Scales are fp16 and a digit's is 16 times
+// that of the one before, so a row is first brought to a largest element between 2^14 and 2^15 by a power of two.
+__global__ void __launch_bounds__(kThreads)
+    router_digits(const float* from, uint32_t rows, const __grid_constant__ Weight to, float* factors) {
+  const uint32_t row = blockIdx.x;
+  const float* x = from + uint64_t{row} * to.width;
+  const bool exists = row < rows;
+  constexpr uint32_t kOne = 127, kTop = 14;  // exponents
+  const uint32_t exponent = max(__float_as_uint(exists ? largest_of(x, to.width) : 0.0f) >> 23, kTop + 1);
+  const float factor = __uint_as_float((2 * kOne + kTop - exponent) << 23);
+  if (threadIdx.x == 0) factors[row] = __uint_as_float((exponent - kTop) << 23);
+  for (uint32_t g = threadIdx.x; g < to.groups; g += kThreads) {
+    const uint32_t first = g * to.group;
+    float top = 0;
+    for (uint32_t i = 0; exists && i < to.group; ++i) top = fmaxf(top, fabsf(x[first + i]));
+    // The scale in fp16, rounded up; no less than the smallest normal number.
+    const float least = fmaxf(top * factor * (1.0f / kMostDigits), 0x1p-14f);
+    const uint32_t scale = (__float_as_uint(least) >> 13) - (112u << 10) + 1;
+    const float inverse = factor / half_bits(static_cast<uint16_t>(scale));
+    for (uint32_t digit = 0; digit < kDigits; ++digit) {
+      const uint64_t line = uint64_t{row} * kDigits + digit, at = line * to.groups + g;
+      const_cast<uint16_t*>(to.scales)[at] = static_cast<uint16_t>(scale + (4 * digit << 10));
+      if (to.offsets != nullptr) {  // -8 times the scale
+        const_cast<uint16_t*>(to.offsets)[at] = static_cast<uint16_t>((scale + ((4 * digit + 3) << 10)) | 0x8000u);
+      }
+      uint8_t* bytes = const_cast<uint8_t*>(to.data) + line * to.row_bytes + first / 2;
+      for (uint32_t i = 0; i < to.group; i += 2) {
+        uint32_t nibbles[2];
+        for (uint32_t j = 0; j < 2; ++j) {
+          const int q = exists ? __float2int_rn(x[first + i + j] * inverse) : 0;
+          nibbles[j] = static_cast<uint32_t>(q + kMiddle) >> 4 * digit & 15;
+        }
+        bytes[i / 2] = static_cast<uint8_t>(nibbles[0] | nibbles[1] << 4);
+      }
+    }
+  }
+}
+
+swy_status compute(const Recording& r, const Weight& projection, const RouterRows& rows, uint32_t padded,
+                   float* factors) {
+  swy_device& device = *r.list.device;
+  void* product = nullptr;
+  const uint64_t bytes = uint64_t{rows.rows()} * projection.width * sizeof(float);
+  SWY_CUDA_TRY(check(take_memory(device, bytes, &product), "allocating a router's product", r.error));
+  auto* p = static_cast<float*>(product);
+  router_product<<<dim3(ceil_div(projection.width, kColumns), ceil_div(rows.rows(), kRows)), kThreads, 0,
+                   device.stream>>>(rows, projection, p);
+  router_digits<<<padded, kThreads, 0, device.stream>>>(p, rows.rows(), rows.through, factors);
+  cudaError_t e = cudaGetLastError();
+  if (e == cudaSuccess) e = cudaStreamSynchronize(device.stream);
+  give_memory_back(device, product);
+  return check(e, "computing a router's product", r.error);
+}
+
+}  // namespace
+
+uint32_t router_blocks(uint32_t rows) { return ceil_div(rows, kTileRows / kDigits); }
+
+swy_status derive_router(const Recording& r, const Weight& projection, RouterRows& rows) {
+  const uint32_t padded = router_blocks(rows.rows()) * (kTileRows / kDigits);
+  swy_tensor t{};
+  t.struct_size = sizeof t;
+  t.dtype = projection.dtype;
+  t.group = projection.groups == 1 ? 0 : projection.group;
+  t.rank = 2;
+  t.dims[0] = uint64_t{padded} * kDigits, t.dims[1] = projection.width;
+  swy_weight_planes planes;
+  if (swy_weight_planes_of(&t, &planes) != 0) {
+    return swy::fail(r.error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "a router of %u rows has no product with a weight",
+                     rows.rows());
+  }
+  const uint64_t factors_at = swy_align64(planes.total_bytes);
+  const auto place = [&](char* memory) {
+    rows.through = weight_of(t, memory);
+    rows.factors = reinterpret_cast<const float*>(memory + factors_at);
+  };
+  const auto make = [&](char* memory) {
+    place(memory);
+    return compute(r, projection, rows, padded, reinterpret_cast<float*>(memory + factors_at));
+  };
+  DeviceMemory memory;
+  const DerivedWeights::Key key{{rows.router.data, rows.gate.data, rows.norm.data, projection.data}, rows.bias};
+  SWY_CUDA_TRY(
+      r.list.device->derived.get(*r.list.device, key, factors_at + padded * sizeof(float), make, &memory, r.error));
+  place(memory.get());
+  r.list.derived.push_back(std::move(memory));
+  return SWY_OK;
+}
+
+}  // namespace gpu
