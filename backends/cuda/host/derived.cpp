@@ -6,38 +6,64 @@
 #include "device.h"
 
 namespace gpu {
+namespace {
 
-swy_status DerivedWeights::get(swy_device& device, const Key& key, uint64_t bytes,
-                               const std::function<swy_status(char*)>& make, DeviceMemory* out, swy_error* error) {
+bool touches(const DerivedWeights::Key& key, const char* memory, uint64_t bytes) {
+  return std::any_of(key.from.begin(), key.from.end(), [&](const DerivedWeights::Source& from) {
+    const auto* data = static_cast<const char*>(from.data);
+    return data < memory + bytes && memory < data + from.bytes;
+  });
+}
+
+}  // namespace
+
+DerivedWeight::~DerivedWeight() {
+  if (memory_ == nullptr) return;
+  cudaSetDevice(device_.ordinal);
+  give_memory_back(device_, memory_);
+  cudaGetLastError();
+}
+
+swy_status DerivedWeight::allocate(uint64_t bytes, swy_error* error) {
+  void* memory = nullptr;
+  const swy_status s = check(take_memory(device_, bytes, &memory), "allocating a derived weight", error);
+  memory_ = static_cast<char*>(memory);
+  return s;
+}
+
+swy_status DerivedWeight::renew(swy_error* error) {
+  if (!outdated_.exchange(false)) return SWY_OK;
+  const swy_status s = make_(device_, memory_, error);
+  if (s != SWY_OK) outdated_ = true;
+  return s;
+}
+
+swy_status DerivedWeights::get(swy_device& device, const Key& key, uint64_t bytes, DerivedWeight::Make make,
+                               std::shared_ptr<DerivedWeight>* out, swy_error* error) {
   const std::lock_guard lock(mutex_);
   if (const auto it = made_.find(key); it != made_.end()) {
     *out = it->second;
     return SWY_OK;
   }
-  void* memory = nullptr;
-  if (const swy_status s = check(take_memory(device, bytes, &memory), "allocating a derived weight", error);
-      s != SWY_OK) {
-    return s;
-  }
-  DeviceMemory made(static_cast<char*>(memory), [&device](char* p) {
-    cudaSetDevice(device.ordinal);
-    give_memory_back(device, p);
-    cudaGetLastError();
-  });
-  if (const swy_status s = make(made.get()); s != SWY_OK) return s;
+  auto made = std::make_shared<DerivedWeight>(device, std::move(make));
+  swy_status s = made->allocate(bytes, error);
+  if (s == SWY_OK) s = made->renew(error);
+  if (s != SWY_OK) return s;
   made_.emplace(key, made);
   *out = std::move(made);
   return SWY_OK;
 }
 
-void DerivedWeights::forget(const char* memory, uint64_t bytes) {
+void DerivedWeights::written(const char* memory, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(made_, [&](const auto& entry) {
-    return std::any_of(entry.first.from.begin(), entry.first.from.end(), [&](const void* from) {
-      const auto* at = static_cast<const char*>(from);
-      return at >= memory && at < memory + bytes;
-    });
-  });
+  for (const auto& [key, made] : made_) {
+    if (touches(key, memory, bytes)) made->outdate();
+  }
+}
+
+void DerivedWeights::freed(const char* memory, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(made_, [&](const auto& entry) { return touches(entry.first, memory, bytes); });
 }
 
 void DerivedWeights::forget_all() {

@@ -219,7 +219,7 @@ void buffer_free(swy_device* device, swy_buffer* buffer) {
   if (buffer->on_host) {
     cudaFreeHost(buffer->data);
   } else {
-    device->derived.forget(buffer->data, buffer->bytes);
+    device->derived.freed(buffer->data, buffer->bytes);
     give_memory_back(*device, buffer->data);
   }
   cudaGetLastError();
@@ -235,6 +235,7 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
     if (const swy_status s = await_points(*device, submit, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
+    device->derived.written(to->data + offset, bytes);
     if (bytes <= kPiece) return small_write(*device, to->data + offset, from, bytes, submit, error);
     if (const swy_status s = large_write(*device, to->data + offset, static_cast<const char*>(from), bytes, error);
         s != SWY_OK) {
@@ -288,6 +289,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (const swy_status s = check_range(*buffer, offset, bytes, error); s != SWY_OK) return s;
   if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+  device->derived.written(buffer->data + offset, bytes);
   return check(cudaMemsetAsync(buffer->data + offset, 0, bytes, device->stream), "clearing memory", error);
 }
 

@@ -185,12 +185,15 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t needed = std::max(shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows),
                                    router != nullptr ? router_shared(b.slices(), b.scale_bytes) : 0);
+  // Of two rows, the registers of two blocks of the delta rule leave room for one of these; what memory they do not
+  // need is for two blocks of gate_up.
+  const bool alone = router == nullptr || heads == nullptr || rows == 1;
   const auto go = [&](auto kernel, const auto&... more) -> swy_status {
     // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;
     if (rows > 1) SWY_CUDA_TRY(static_memory(reinterpret_cast<const void*>(kernel), &own, r.error));
-    return launch(r, kernel, blocks, kSliceThreads, std::max(needed, alone_memory(r.device()) - own), maps, b,
-                  more..., r.list.step);
+    const uint32_t shared = alone ? std::max(needed, alone_memory(r.device()) - own) : needed;
+    return launch(r, kernel, blocks, kSliceThreads, shared, maps, b, more..., r.list.step);
   };
   const auto routed = [&]<bool kHeads, uint32_t kRows>() {
     return teams_of(b.slices()) == 2 ? go(linear_boxes_router<kHeads, 2, kRows>, behind)

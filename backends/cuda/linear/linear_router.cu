@@ -99,20 +99,29 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-swy_status compute(const Recording& r, const Weight& projection, const RouterRows& rows, uint32_t padded,
-                   float* factors) {
-  swy_device& device = *r.list.device;
+// Computes rows.through and rows.factors, of so many experts.
+swy_status compute(swy_device& device, const Weight& projection, const RouterRows& rows, uint32_t experts,
+                   swy_error* error) {
   void* product = nullptr;
   const uint64_t bytes = uint64_t{rows.rows()} * projection.width * sizeof(float);
-  SWY_CUDA_TRY(check(take_memory(device, bytes, &product), "allocating a router's product", r.error));
+  SWY_CUDA_TRY(check(take_memory(device, bytes, &product), "allocating a router's product", error));
   auto* p = static_cast<float*>(product);
   router_product<<<dim3(ceil_div(projection.width, kColumns), ceil_div(rows.rows(), kRows)), kThreads, 0,
                    device.stream>>>(rows, projection, p);
-  router_digits<<<padded, kThreads, 0, device.stream>>>(p, rows.rows(), rows.through, factors);
+  router_digits<<<experts, kThreads, 0, device.stream>>>(p, rows.rows(), rows.through,
+                                                         const_cast<float*>(rows.factors));
   cudaError_t e = cudaGetLastError();
   if (e == cudaSuccess) e = cudaStreamSynchronize(device.stream);
   give_memory_back(device, product);
-  return check(e, "computing a router's product", r.error);
+  return check(e, "computing a router's product", error);
+}
+
+// A weight's memory, to the end of its last plane.
+DerivedWeights::Source source_of(const Weight& w) {
+  const uint8_t* end = w.data + uint64_t{w.rows} * w.row_bytes;
+  const uint16_t* plane = w.offsets != nullptr ? w.offsets : w.scales;
+  if (plane != nullptr) end = reinterpret_cast<const uint8_t*>(plane + uint64_t{w.rows} * w.groups);
+  return {w.data, w.data == nullptr ? 0 : static_cast<uint64_t>(end - w.data)};
 }
 
 }  // namespace
@@ -133,20 +142,21 @@ swy_status derive_router(const Recording& r, const Weight& projection, RouterRow
                      rows.rows());
   }
   const uint64_t factors_at = swy_align64(planes.total_bytes);
-  const auto place = [&](char* memory) {
-    rows.through = weight_of(t, memory);
-    rows.factors = reinterpret_cast<const float*>(memory + factors_at);
+  const auto place = [=](RouterRows of, char* memory) {
+    of.through = weight_of(t, memory);
+    of.factors = reinterpret_cast<const float*>(memory + factors_at);
+    return of;
   };
-  const auto make = [&](char* memory) {
-    place(memory);
-    return compute(r, projection, rows, padded, reinterpret_cast<float*>(memory + factors_at));
+  const auto make = [=](swy_device& device, char* memory, swy_error* error) {
+    return compute(device, projection, place(rows, memory), padded, error);
   };
-  DeviceMemory memory;
-  const DerivedWeights::Key key{{rows.router.data, rows.gate.data, rows.norm.data, projection.data}, rows.bias};
+  std::shared_ptr<DerivedWeight> weight;
+  const DerivedWeights::Key key{
+      {source_of(rows.router), source_of(rows.gate), source_of(rows.norm), source_of(projection)}, rows.bias};
   SWY_CUDA_TRY(
-      r.list.device->derived.get(*r.list.device, key, factors_at + padded * sizeof(float), make, &memory, r.error));
-  place(memory.get());
-  r.list.derived.push_back(std::move(memory));
+      r.list.device->derived.get(*r.list.device, key, factors_at + padded * sizeof(float), make, &weight, r.error));
+  rows = place(rows, weight->memory());
+  r.list.derived.push_back(std::move(weight));
   return SWY_OK;
 }
 
