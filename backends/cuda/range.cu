@@ -3,20 +3,23 @@
 // its norm.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
-//                              their norm
-//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
+//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows
+//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it. Then also
+//   ... RMS_NORM, LINEAR       behind it: the kernel that adds up the experts norms and rounds the projection's rows
 #include "range.h"
 
 #include "common/projection.cuh"
+#include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "linear/linear_few_ready.h"
 #include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kLength = 3;
+constexpr uint32_t kLength = 3, kWithNext = 5;
 
 enum class Kind { kNone, kDelta, kMixture };
 
@@ -48,6 +51,10 @@ uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
 swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
+  if (rows_of(*ops[1]) > kQuad) {
+    SWY_CUDA_TRY(supports_delta_batch(device, *ops[0], bucket, error));
+    return supports_few(device, *ops[1], error);
+  }
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
   if (rows_of(*ops[1]) == 3 && (bucket.flags & SWY_BUCKET_DECODE) != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
@@ -68,8 +75,20 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
                               : supports_normed_grouped(device, op, bucket, error);
 }
 
+// Whether a mixture of more than four rows makes the operand of the projection behind it.
+bool takes_next(const swy_device& device, const swy_op* const* ops, uint32_t n) {
+  return n >= kWithNext && ops[3]->id == SWY_OP_RMS_NORM && ops[4]->id == SWY_OP_LINEAR && takes(*ops[3]) &&
+         takes(*ops[4]) && rows_of(*ops[1]) > kQuad && !by_boxes(device, *ops[1]) &&
+         supports_few(device, *ops[4], nullptr) == SWY_OK;
+}
+
 // The cost: a few microseconds for each kernel, and the bytes.
-double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops) {
+double cost_of_range(const swy_device& device, Kind kind, const swy_op* const* ops, uint32_t n,
+                     const swy_bucket& bucket) {
+  if (n == kWithNext) return moe_grouped_cost(device, *ops[1]) + few_ready_cost(device, *ops[4]);
+  if (kind == Kind::kDelta && rows_of(*ops[1]) > kQuad) {
+    return delta_batch_cost(device, *ops[0], bucket) + few_ready_cost(device, *ops[1]);
+  }
   if (kind == Kind::kMixture) {
     return by_boxes(device, *ops[1]) ? 0.2 + moe_boxes_cost(device, *ops[1]) : moe_grouped_cost(device, *ops[1]);
   }
@@ -93,16 +112,20 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
                                             : supports_mixture(*device, *ops[1], *bucket, error);
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
-  *accepted = kLength;
-  *microseconds = cost_of_range(*device, kind, ops);
+  *accepted = kind == Kind::kMixture && takes_next(*device, ops, n) ? kWithNext : kLength;
+  *microseconds = cost_of_range(*device, kind, ops, *accepted, *bucket);
   return SWY_OK;
 }
 
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
-  *workspace_bytes = kind_of(ops, n) == Kind::kDelta ? squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float)
-                     : by_boxes(*device, *ops[1])    ? moe_boxes_workspace(*ops[1])
-                                                     : moe_grouped_workspace(*ops[1]);
+  const bool few = rows_of(*ops[1]) > kQuad;
+  if (kind_of(ops, n) == Kind::kDelta) {
+    *workspace_bytes = few ? few_rows_bytes(*ops[1]) : squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float);
+  } else {
+    *workspace_bytes = by_boxes(*device, *ops[1]) ? moe_boxes_workspace(*ops[1]) : moe_grouped_workspace(*ops[1]);
+    if (n == kWithNext) *workspace_bytes += few_rows_bytes(*ops[4]);
+  }
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -110,7 +133,7 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
 // The residual of ADD and the inputs of the last two operations must be connected as the kernels compute them. Values
 // that the kernels never write (the norm's or the rule's output, and the value before the addition) must not be read
 // elsewhere.
-swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*, const swy_range_values* values,
+swy_status accept(swy_device*, const swy_op* const*, uint32_t n, const swy_bucket*, const swy_range_values* values,
                   swy_error* error) {
   const uint32_t first = values->outputs[0][0], second = values->outputs[1][0];
   const uint32_t a = values->inputs[2][0], b = values->inputs[2][1];
@@ -118,6 +141,13 @@ swy_status accept(swy_device*, const swy_op* const*, uint32_t, const swy_bucket*
   if (values->inputs[1][0] != first || (a != second && b != second) || residual == first || residual == second) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "each operation must read what the one before it gives, and the last add a value from outside");
+  }
+  if (n == kWithNext) {
+    const uint32_t normed = values->outputs[3][0];
+    if (values->inputs[3][0] != values->outputs[2][0] || values->inputs[4][0] != normed || values->kept[normed] != 0) {
+      return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                       "the second norm must read the sum, and nothing but the last operation the norm");
+    }
   }
   if (values->kept[first] == 0 && values->kept[second] == 0) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
@@ -146,6 +176,14 @@ swy_status record_delta(swy_list* list, const swy_range_operands& o, const float
   const Operands delta_operands{*o.ops[0], *o.bindings[0]}, linear_operands{*o.ops[1], *o.bindings[1]};
   const Recording delta{*list, *o.ops[0], delta_operands, error}, linear{*list, *o.ops[1], linear_operands, error};
   Delta d = delta_of(delta);
+  if (rows_of(*o.ops[1]) > kQuad) {
+    d.few = few_rows_in(at<char>(workspace), *o.ops[1]);
+    SWY_CUDA_TRY(record_delta_batch(delta, d));
+    Projection p = linear_projection(linear);
+    p.residual = residual;
+    p.y[0] = at(o.bindings[2]->outputs[0]);
+    return record_few_ready(linear, p, d.few);
+  }
   d.squares = at(workspace);
   d.heads = HalfRows::in(d.y, rows_of(*o.ops[1]), d.values());
   SWY_CUDA_TRY(record_delta_raw(delta, d));
@@ -154,6 +192,18 @@ swy_status record_delta(swy_list* list, const swy_range_operands& o, const float
   p.y[0] = at(o.bindings[2]->outputs[0]);
   const HeadNorm heads{d.heads, d.squares, d.value_dim, d.norm_eps};
   return record_boxes(linear, p, &heads);
+}
+
+// The projection behind a mixture. `rows`: memory for its rows; record(next) records the mixture.
+template <class Record>
+swy_status record_next(swy_list* list, const swy_range_operands& o, char* rows, const Record& record,
+                       swy_error* error) {
+  const Operands norm_operands{*o.ops[3], *o.bindings[3]}, linear_operands{*o.ops[4], *o.bindings[4]};
+  const Recording linear{*list, *o.ops[4], linear_operands, error};
+  const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[3]->attrs);
+  const NextRows next{few_rows_in(rows, *o.ops[4]), {norm_operands.weight("w"), a.eps, a.weight_bias}};
+  SWY_CUDA_TRY(record(next));
+  return record_few_ready(linear, linear_projection(linear), next.rows);
 }
 
 swy_status record_mixture(swy_list* list, const swy_range_operands& o, const float* residual,
@@ -165,7 +215,11 @@ swy_status record_mixture(swy_list* list, const swy_range_operands& o, const flo
   const float* x = norm_operands.input("x");
   float* y = at(o.bindings[2]->outputs[0]);
   if (!by_boxes(*list->device, *o.ops[1])) {
-    return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y);
+    const auto record = [&](const NextRows& next) {
+      return record_normed_grouped(moe, at<char>(workspace), x, norm, residual, y, next);
+    };
+    if (o.op_count != kWithNext) return record(NextRows{});
+    return record_next(list, o, at<char>(workspace) + moe_grouped_workspace(*o.ops[1]), record, error);
   }
   Arena arena(at<char>(workspace));
   Mixture m = mixture_of(moe, arena);
