@@ -2,17 +2,21 @@
 // Ranges of steps with few rows: the operations after the projections of a layer.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
-//                              their norm
+//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 //   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
+//   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
+//     behind the second        projection's rows
 #include "range.h"
 
 #include <algorithm>
 
 #include "common/projection.cuh"
+#include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "linear/linear_few_ready.h"
 #include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
@@ -21,13 +25,13 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3;  // lengths of the parts
+constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
 
 // What a range consists of: how many operations up to the addition of a projection, with a delta rule in front or
-// without one, and then how many of a mixture.
+// without one, then how many of a mixture, and of the next layer's norm and projection.
 struct Parts {
-  uint32_t projection = 0, mixture = 0;
-  uint32_t count() const { return projection + mixture; }
+  uint32_t projection = 0, mixture = 0, next = 0;
+  uint32_t count() const { return projection + mixture + next; }
   bool layer() const { return projection != 0 && mixture != 0; }
 };
 
@@ -56,6 +60,11 @@ Parts parts_of(const swy_op* const* ops, uint32_t n) {
   if (begins(ops, n, {SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kProjection;
   if (begins(ops + p.projection, n - p.projection, {SWY_OP_RMS_NORM, SWY_OP_MOE, SWY_OP_ADD})) p.mixture = kMixture;
   if (p.projection == kProjection && p.mixture == 0) p.projection = 0;  // LINEAR_ADD does that
+  const swy_op* const* next = ops + p.count();
+  const bool follows = p.mixture != 0 && n - p.count() >= kNext && rows_of(*ops[p.projection]) > kQuad;
+  if (follows && begins(next, kNext, {SWY_OP_RMS_NORM}) && next[1]->id == SWY_OP_LINEAR && takes(*next[1])) {
+    p.next = kNext;
+  }
   return p;
 }
 
@@ -68,6 +77,10 @@ uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
 swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
+  if (rows_of(*ops[1]) > kQuad) {
+    SWY_CUDA_TRY(supports_delta_batch(device, *ops[0], bucket, error));
+    return supports_few(device, *ops[1], error);
+  }
   SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
   if (rows_of(*ops[1]) == 3 && (bucket.flags & SWY_BUCKET_DECODE) != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
@@ -92,7 +105,8 @@ swy_status supports_mixture(const swy_device& device, const swy_op& op, const sw
 swy_status supports_logits(const swy_device& device, const swy_op& linear, const swy_op& norm, const swy_op& moe,
                            swy_error* error) {
   if (!boxes_by_engine(device)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "logits from the projection: by boxes of the copy engine");
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH,
+                     "logits from the projection: by boxes of the copy engine");
   }
   const uint64_t hidden = swy::tensor(moe, "x").dims[1];
   if (!takes_logits(rows_of(moe)) || swy::tensor(linear, "y").dims[1] != hidden ||
@@ -112,10 +126,18 @@ swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op
   return p.mixture != 0 ? supports_mixture(device, *mixture[1], bucket, error) : SWY_OK;
 }
 
+// Whether a mixture's kernels can make the rows of the projection behind it.
+bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* ops) {
+  const swy_op* const* mixture = ops + p.projection;
+  return !by_boxes(device, *mixture[1]) && supports_few(device, *mixture[kMixture + 1], nullptr) == SWY_OK;
+}
+
 // The cost: a few microseconds for each kernel, and the bytes.
-double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops) {
+double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  if (p.projection != 0) {
+  if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
+    cost += delta_batch_cost(device, *ops[0], bucket) + few_ready_cost(device, *ops[1]);
+  } else if (p.projection != 0) {
     const swy_op& linear = *ops[p.projection - 2];
     cost += (p.projection == kDelta ? 3.5 : 2.0) + 0.7 * (rows_of(linear) - 1) +
             device.rates.bytes(weight_bytes(*linear.weights[0]), 3e6);
@@ -124,6 +146,7 @@ double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* con
     const swy_op& moe = *ops[p.projection + 1];
     cost += by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe) : moe_grouped_cost(device, moe);
   }
+  if (p.next != 0) cost += few_ready_cost(device, *ops[p.count() - 1]);
   return p.layer() ? cost - 1.5 : cost;
 }
 
@@ -141,20 +164,23 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   }
   swy_status s = supports_parts(*device, parts, ops, *bucket, error);
   if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kDelta) {  // the first part may be possible
-    parts.mixture = 0;
+    parts.mixture = parts.next = 0;
     s = supports_parts(*device, parts, ops, *bucket, error);
   }
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
+  if (parts.next != 0 && !makes_next(*device, parts, ops)) parts.next = 0;
   *accepted = parts.count();
-  *microseconds = cost_of_parts(*device, parts, ops);
+  *microseconds = cost_of_parts(*device, parts, ops, *bucket);
   return SWY_OK;
 }
 
 // The workspace of both parts, in this order.
 uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops) {
   if (p.projection != kDelta) return 0;
-  return uint64_t{ceil_div(squares_of_heads(*ops[0], rows_of(*ops[1])) * sizeof(float), 256)} * 256;
+  const uint64_t rows = rows_of(*ops[1]);
+  const uint64_t bytes = rows > kQuad ? few_rows_bytes(*ops[1]) : squares_of_heads(*ops[0], rows) * sizeof(float);
+  return uint64_t{ceil_div(bytes, 256)} * 256;
 }
 
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
@@ -165,6 +191,7 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
     const swy_op& moe = *ops[p.projection + 1];
     *workspace_bytes += by_boxes(*device, moe) ? moe_boxes_workspace(moe) : moe_grouped_workspace(moe);
   }
+  if (p.next != 0) *workspace_bytes += few_rows_bytes(*ops[p.count() - 1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -189,7 +216,7 @@ swy_status accept(swy_device*, const swy_op* const* ops, uint32_t n, const swy_b
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                        "each operation must read what the one before it gives, and an add add a value from outside");
     }
-    if (!adds && values->kept[made(op)] != 0) {
+    if (!adds && op + 1 != n && values->kept[made(op)] != 0) {
       return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                        "others read what operation %u of the range gives, which is not written", op + 1);
     }
@@ -237,6 +264,11 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   const Operands delta_operands{*part.ops[0], *part.bindings[0]};
   const Recording delta{*list, *part.ops[0], delta_operands, error};
   Delta d = delta_of(delta);
+  if (rows_of(linear.op) > kQuad) {
+    d.few = few_rows_in(workspace, linear.op);
+    SWY_CUDA_TRY(record_delta_batch(delta, d));
+    return record_few_ready(linear, p, d.few);
+  }
   d.squares = reinterpret_cast<float*>(workspace);
   d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());
   SWY_CUDA_TRY(record_delta_raw(delta, d));
@@ -266,11 +298,12 @@ struct NormedMixture {
   }
 };
 
-swy_status record_second(swy_list* list, const Part& part, char* workspace, swy_error* error) {
+// `next`: the rows of the projection behind the mixture, or none.
+swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error) {
   const NormedMixture n(list, part, error);
   if (!by_boxes(*list->device, n.moe.op)) {
     return record_normed_grouped(n.moe, workspace, n.norm_operands.input("x"), n.norm, at(*part.residual()),
-                                 at(part.sum()));
+                                 at(part.sum()), next);
   }
   Arena arena(workspace);
   const Mixture m = n.mixture(part, arena);
@@ -291,6 +324,20 @@ swy_status record_layer(swy_list* list, const Part& first, const Part& second, c
   return record_moe_boxes(n.moe, m, arena, &n.norm, true);
 }
 
+// A mixture, then the norm and the projection behind it, whose rows the mixture's last kernel makes.
+swy_status record_with_next(swy_list* list, const swy_range_operands& o, uint32_t first, char* workspace,
+                            swy_error* error) {
+  const Part mixture(o, first, kMixture);
+  const uint32_t norm = first + kMixture, last = norm + 1;
+  const Operands norm_operands{*o.ops[norm], *o.bindings[norm]}, linear_operands{*o.ops[last], *o.bindings[last]};
+  const Recording linear{*list, *o.ops[last], linear_operands, error};
+  const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[norm]->attrs);
+  char* rows = workspace + moe_grouped_workspace(*o.ops[first + 1]);
+  const NextRows next{few_rows_in(rows, linear.op), {norm_operands.weight("w"), a.eps, a.weight_bias}};
+  SWY_CUDA_TRY(record_second(list, mixture, workspace, next, error));
+  return record_few_ready(linear, linear_projection(linear), next.rows);
+}
+
 void warn(const char* line) {
   if (const swy_host* host = swy::the_host; host != nullptr) host->log(host->ctx, SWY_LOG_WARNING, line);
 }
@@ -298,7 +345,9 @@ void warn(const char* line) {
 swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_binding& workspace, swy_error* error) {
   const Parts p = parts_of(o.ops, o.op_count);
   const Part first(o, 0, p.projection), second(o, p.projection, p.mixture);
-  const bool fed = !p.layer() || same(first.sum(), second.bindings[0]->inputs[0]);
+  const auto feeds = [&](uint32_t op) { return same(o.bindings[op - 1]->outputs[0], o.bindings[op]->inputs[0]); };
+  bool fed = !p.layer() || feeds(p.projection);
+  for (uint32_t op = p.count() - p.next; op < p.count(); ++op) fed = fed && feeds(op);
   if (!fed || (p.projection != 0 && first.residual() == nullptr) || (p.mixture != 0 && second.residual() == nullptr)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
@@ -310,7 +359,8 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
     warn("no memory for the product of a router and the projection before it: such layers have one kernel more");
   }
   if (p.projection != 0) SWY_CUDA_TRY(record_first(list, first, own, nullptr, error));
-  return p.mixture != 0 ? record_second(list, second, of_mixture, error) : SWY_OK;
+  if (p.next != 0) return record_with_next(list, o, p.projection, of_mixture, error);
+  return p.mixture != 0 ? record_second(list, second, of_mixture, {}, error) : SWY_OK;
 }
 
 swy_status record(swy_list* list, const swy_range_operands* operands, const swy_binding* workspace, swy_error* error) {

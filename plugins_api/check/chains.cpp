@@ -25,6 +25,14 @@ void four_tokens(Builder& b) {
           {2, 1, 0, true, 2, 2, {5}},
           {3, 1, 9, true, 3, 3, {6}}});
 }
+// `n` sequences do, of which every fifth is not active.
+void tokens(Builder& b, uint32_t n) {
+  std::vector<Sequence> all;
+  for (uint32_t i = 0; i < n; ++i) all.push_back({i, 1, i % 3 * 17, i % 5 != 3, i, i, {2 * i, 2 * i + 1}});
+  b.step(all);
+}
+void six_tokens(Builder& b) { tokens(b, 6); }
+void eleven_tokens(Builder& b) { tokens(b, 11); }
 // Drafted tokens of a sequence, and the end of a prompt.
 void four_rows(Builder& b) { b.step({{0, 4, 37, true, 0, 0, {0, 1, 2}}}); }
 void three_rows_move(Builder& b) { b.step({{0, 3, 37, true, 1, 0, {0, 1, 2}}}); }
@@ -50,6 +58,13 @@ void two_tokens_pending(Builder& b) {
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1, kPends}, {1, 1, 21, true, 1, 2, {3, 4}, 0, kPends}});
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}}, {1, 1, 22, true, 2, 1, {3, 4}, 1}});
 }
+void six_tokens_pending(Builder& b) {
+  for (const uint32_t kept : {0u, 1u}) {
+    std::vector<Sequence> all;
+    for (uint32_t i = 0; i < 6; ++i) all.push_back({i, 1, 5 * i + kept, true, i, i, {i}, kept, kept == 0});
+    b.step(all);
+  }
+}
 void one_token_pending(Builder& b) {
   b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}, 0, kPends}});
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
@@ -69,6 +84,13 @@ Link norm(uint64_t width) {
 
 Link linear(uint64_t in, uint64_t out, Encoding e) {
   return {SWY_OP_LINEAR, [=](Builder& b) { b.input(in).matrix({out, in}, e.dtype, e.group).output(out); }};
+}
+
+// With a second, plain weight of 24 rows.
+Link two_linears(uint64_t in, uint64_t out, Encoding e) {
+  return {SWY_OP_LINEAR, [=](Builder& b) {
+            b.input(in).matrix({out, in}, e.dtype, e.group).matrix({24, in}, SWY_BF16, 0).output(out).output(24);
+          }};
 }
 
 // Three of eight experts, and a shared one, all of this width.
@@ -149,6 +171,18 @@ const std::vector<Chain>& all_chains() {
       {"norms_moe_add", three_sequences, {norm(256), mixture(256, 64, i4, SWY_BF16), add(256)}},
       {"norms_moe_slices_add", three_sequences, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norms_moe_add_norm", three_sequences, {norm(1280), mixture(1280, 64, i4, SWY_BF16), add(1280, 0)}},
+      {"norms6_moe_add_norm_linear",
+       six_tokens,
+       {norm(512), mixture(512, 256, i4, SWY_BF16), add(512), norm(512), linear(512, 80, i4)}},
+      {"norms11_moe_add_norm_linears",
+       eleven_tokens,
+       {norm(1536), mixture(1536, 64, i4, SWY_BF16), add(1536), norm(1536), two_linears(1536, 144, {SWY_I4A, 128})}},
+      {"norms_moe_add_norm_linears",
+       three_sequences,
+       {norm(2048), mixture(2048, 256, i4, SWY_BF16), add(2048), norm(2048), two_linears(2048, 80, i4)}},
+      {"delta6_linear_add", six_tokens, {delta(2, 4, 128), linear(512, 80, i4), add(80)}},
+      {"delta11_linear_add", eleven_tokens, {delta(4, 8, 64), linear(512, 112, {SWY_I4A, 64}), add(112)}},
+      {"delta6_pending_linear_add", six_tokens_pending, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
       {"delta32_linear_add", one_token_moves, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_linear_add", one_token, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"delta2_linear_add", two_tokens, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},

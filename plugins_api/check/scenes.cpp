@@ -45,6 +45,7 @@ std::vector<Scene> make_scenes() {
                 {at(0, 117, 1, 0, 0)}}});
   // The second step is dropped: its writes stay behind, and the third begins again from slot 0.
   s.push_back({"rollback", {{at(0, 10, 5, 0, 1)}, {at(0, 10, 5, 0, 2)}, {at(0, 15, 2, 2, 2)}}});
+  s.push_back({"eight_rows", {{at(0, 13, 8, 0, 1)}, {at(0, 21, 7, 1, 1)}}, false, 16, true});
   s.push_back({"long_context", {{at(0, 700, 3, 0, 0), at(1, 512, 1, 1, 1)}}, true});
   s.push_back({"many",
                {{at(0, 1, 1, 0, 0), at(1, 2, 1, 1, 1), at(2, 3, 1, 2, 2), at(3, 4, 1, 3, 3), at(4, 15, 1, 4, 4),
@@ -99,6 +100,13 @@ std::vector<Scene> make_pending_scenes() {
                 {after(1, kPending, at(0, 58, 1, 2, 2))},
                 {after(1, kApplied, at(0, 59, 3, 2, 2))},
                 {at(0, 62, 1, 2, 2)}}});
+  s.push_back({"eight_drafts",
+               {{after(0, kPending, at(0, 50, 8, 0, 0))},
+                {after(5, kPending, at(0, 55, 6, 0, 1))},
+                {after(6, kApplied, at(0, 61, 8, 1, 1))}},
+               false,
+               16,
+               true});
   s.push_back({"two_drafts",
                {{after(0, kPending, at(0, 0, 2, 0, 0))},
                 {after(2, kPending, at(0, 2, 2, 0, 0))},

@@ -11,6 +11,7 @@ struct Scene {
   std::vector<std::vector<Sequence>> steps;  // without pages
   bool slow = false;
   uint32_t page_size = 16;
+  bool whole = false;  // the bucket has no rows to spare
 };
 
 // Decode rows beside chunks, inactive sequences, slots that are read and others that are written, chunk boundaries.

@@ -12,7 +12,7 @@
 //
 // How a row is cut depends on its position and on the list.
 //
-// A step may have up to four rows of a sequence. Each has blocks of its own, which make the keys and values of the
+// A step may have up to eight rows of a sequence. Each has blocks of its own, which make the keys and values of the
 // sequence's earlier rows of the step themselves.
 #include "attention_decode.cuh"
 
@@ -315,8 +315,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 // ---- recording
 
-constexpr uint32_t kMostRows = 4;  // of a sequence
-static_assert(kMostRows < kWorkers);
+constexpr uint32_t kFewRows = 4, kMostRows = 8;  // of a sequence
+static_assert(kMostRows <= kWorkers);            // all but the last row have a warp in the block that makes them
 
 template <int N, uint32_t kRows>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
@@ -342,7 +342,8 @@ bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_
 
 template <int N>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
-  return one_row_each(r.bucket()) ? record_form<N, 1>(r, a, cut, rows) : record_form<N, kMostRows>(r, a, cut, rows);
+  if (one_row_each(r.bucket())) return record_form<N, 1>(r, a, cut, rows);
+  return rows <= kFewRows ? record_form<N, kFewRows>(r, a, cut, rows) : record_form<N, kMostRows>(r, a, cut, rows);
 }
 
 swy_status record(const Recording& r) {

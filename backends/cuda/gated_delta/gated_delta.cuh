@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/device_code.cuh"
+#include "common/few_rows.cuh"
 #include "common/half_rows.cuh"
 #include "host/kernels.h"
 
@@ -19,6 +20,7 @@ struct Delta {
   float2* gate;            // [rows, value_heads]: beta and exp(g)
   float* squares;          // [rows, value_heads, head_parts(value_dim)]: of gated_delta_step.h
   HalfRows heads;          // [rows, values]: likewise, in place of y
+  FewRows few;             // [rows, values]: of gated_delta_batch.h, in place of y
   uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
   float norm_eps, l2_eps;
   // [slots, pending_rows, pending_width()]: a pending row's qkv, b and a; null in revision 1

@@ -9,8 +9,9 @@
 //
 // Pending rows that stand are applied first, while the previous kernels run: only earlier steps write them, too. A row
 // that stays pending does not change the state in shared memory.
+#include "gated_delta_batch.h"
+
 #include "common/clusters.cuh"
-#include "gated_delta.cuh"
 
 namespace gpu {
 namespace {
@@ -202,6 +203,25 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
   return squares;
 }
 
+// Writes this thread's element of row `row` of the output, if `there`: column `column`. All threads of a block call it.
+__device__ inline void put_output(const Delta& d, uint32_t row, uint32_t column, bool there, float v,
+                                  float (&sums)[kWarps]) {
+  if (d.few.words == nullptr) {
+    if (there) d.y[uint64_t{row} * d.values() + column] = v;
+    return;
+  }
+  const RoundedPair rounded(v, 0);
+  const float sum = warp_sum(there ? rounded.low : 0.0f);
+  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  const uint32_t eight = column / kFewGroup * d.few.eights + row / 8, i = column % 8;
+  char* to = d.few.words + FewRows::place(eight, column / 8, row) + i % 4 * 4 + i / 4 * 2;
+  if (there) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(rounded.bits);
+  __syncthreads();
+  if (!there || column % kFewGroup != 0) return;
+  float* at = d.few.sums + FewRows::sum_place(eight, row);
+  at[0] = at[2] = d.few.times * (sums[threadIdx.x / 32] + sums[threadIdx.x / 32 + 1]);
+}
+
 #endif
 
 // blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows.
@@ -237,15 +257,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
   depend();
   stamps.note(kWaited);
-  const uint64_t to = uint64_t{s.first} * d.values() + head * d.value_dim + threadIdx.x;
+  const uint32_t column = head * d.value_dim + threadIdx.x;
+  const bool there = threadIdx.x < d.value_dim;
   if (!s.active) {
-    if (s.rows > 0 && threadIdx.x < d.value_dim) d.y[to] = 0;
+    if (s.rows > 0) put_output(d, s.first, column, there, 0, m.squares[0]);
     return;  // as do all blocks of the cluster
   }
   if (s.fresh) {
     for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
   }
-  const float z = threadIdx.x < d.value_dim ? d.z[to] : 0.0f;
+  const float z = there ? d.z[uint64_t{s.first} * d.values() + column] : 0.0f;
   inputs.ask_row(d.qkv + uint64_t{s.first} * d.channels());
   if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
   inputs.mix(d, m);
@@ -269,7 +290,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
   __syncthreads();
   const float scale = rsqrtf(over_warps(m.squares[2]) / static_cast<float>(d.value_dim) + d.norm_eps);
-  if (threadIdx.x < d.value_dim) d.y[to] = m.out[threadIdx.x] * scale * plain_of(d.norm, norm) * silu(z);
+  const float y = there ? m.out[threadIdx.x] * scale * plain_of(d.norm, norm) * silu(z) : 0.0f;
+  put_output(d, s.first, column, there, y, m.squares[0]);
   stamps.note(kMultiplied);
   if (lane == 0) copies_out_read();  // shared memory stays until then
   stamps.end();
@@ -287,10 +309,7 @@ swy_status record_batch(const Recording& r, const Delta& d) {
                          sizeof(float) * d.value_dim * d.key_dim, d, r.list.step);
 }
 
-swy_status record(const Recording& r) {
-  const Delta d = delta_of(r);
-  return d.key_dim == 32 ? record_batch<1>(r, d) : d.key_dim == 64 ? record_batch<2>(r, d) : record_batch<4>(r, d);
-}
+swy_status record(const Recording& r) { return record_delta_batch(r, delta_of(r)); }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
@@ -326,6 +345,21 @@ constexpr Kernel kKernels[] = {{.name = "gated_delta.batch",
                                 .op_revision = 2}};
 
 }  // namespace
+
+swy_status supports_delta_batch(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                swy_error* error) {
+  SWY_CUDA_TRY(supports(device, op, bucket, error));
+  const uint32_t dim = static_cast<const swy_gated_delta_attrs*>(op.attrs)->value_dim;
+  if (dim % kFewGroup == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "heads of %u values; multiples of %u can be rounded", dim,
+                   kFewGroup);
+}
+double delta_batch_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket);
+}
+swy_status record_delta_batch(const Recording& r, const Delta& d) {
+  return d.key_dim == 32 ? record_batch<1>(r, d) : d.key_dim == 64 ? record_batch<2>(r, d) : record_batch<4>(r, d);
+}
 
 std::span<const Kernel> gated_delta_batch_kernels() { return kKernels; }
 

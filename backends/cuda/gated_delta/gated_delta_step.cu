@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA where every sequence has one row, or up to four: the whole step in one kernel, on Hopper.
+// GATED_DELTA where every sequence has one row, or up to eight: the whole step in one kernel, on Hopper.
 //
 // A cluster of blocks serves one key head of one sequence: its value heads, each divided into slices of 32 columns. A
 // warp keeps four columns of the state in registers, and requests them before the previous kernels have ended: only
@@ -25,7 +25,9 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 8, kMostRows = 4;
+constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 8, kMostRows = 8;
+constexpr uint32_t kMostRawRows = 4;
+static_assert(kMostRows * kSlice <= kThreads);
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRows: the most rows of a
 // sequence. kRaw, with one row: 64 registers at most, so that two blocks, of two sequences, fit beside a projection's.
@@ -36,8 +38,8 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
 #if __CUDA_ARCH__ < 900
   if (!kRaw) return;  // what follows needs clusters
 #endif
-  constexpr uint32_t kHeld = kPends ? kRowsAtOnce : kRows;
-  static_assert(kRows <= kHeld);
+  constexpr uint32_t kHeld = kPends && kRows < kRowsAtOnce ? kRowsAtOnce : kRows;
+  static_assert(!kRaw || kRows <= kMostRawRows);
   constexpr int kChannels = Columns<N>::kChannels;
   using Held = ColumnRows<N, kHeld>;
   __shared__ __align__(16) Held m;
@@ -240,7 +242,10 @@ template <bool kRaw, bool kPends>
 swy_status record_any(const Recording& r, const Delta& d) {
   const uint32_t rows = sequence_rows(r.bucket());
   if (rows == 1) return record_rows<kRaw, 1, kPends>(r, d);
-  return rows > 2 ? record_rows<kRaw, kMostRows, kPends>(r, d) : record_rows<kRaw, 2, kPends>(r, d);
+  if constexpr (!kRaw) {
+    if (rows > kMostRawRows) return record_rows<kRaw, kMostRows, kPends>(r, d);
+  }
+  return rows > 2 ? record_rows<kRaw, kMostRawRows, kPends>(r, d) : record_rows<kRaw, 2, kPends>(r, d);
 }
 template <bool kRaw>
 swy_status record_delta(const Recording& r, const Delta& d) {

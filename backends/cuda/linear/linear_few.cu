@@ -25,10 +25,11 @@ uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(o
 // The work to be divided.
 struct FewWork {
   uint32_t rows, slices, tiles, plain_tiles;
+  bool ready;   // the rows
   Weight like;  // one of the quantized weights
 };
-FewWork work_of(const swy_op& op) {
-  FewWork work{rows_of(op), width_of(op) / kSlice, 0, 0, {}};
+FewWork work_of(const swy_op& op, bool ready) {
+  FewWork work{rows_of(op), width_of(op) / kSlice, 0, 0, ready, {}};
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     const Weight w = weight_of(*op.weights[i], nullptr);
     if (is_quantized(w.dtype)) work.like = w;
@@ -53,16 +54,18 @@ uint32_t team_for(uint32_t tiles) {
 }
 
 // Microseconds of an H200 besides the weights, with the clusters' rounds one after the other. A multiprocessor reads
-// and converts activations at 18 GB/s. Its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8
-// rows of activations, or 55 to unpack the weights. Results go to other blocks at 14 GB/s.
-double time_of(const FewCut& c, uint32_t at_once) {
-  const double rows = c.padded * 8;
-  const double load = 1 + rows * c.groups * kFewGroup * 4 / 18e3;
+// and converts activations at 18 GB/s, or copies those that are ready at some 40, all but the first chunk beside
+// products. Its fullest quarter takes 33 cycles for products of 16 rows, 64 columns and 8 rows of activations, or 55 to
+// unpack the weights. Results go to other blocks at 14 GB/s.
+double time_of(const FewWork& work, const FewCut& c, uint32_t at_once) {
+  const double rows = c.padded * 8, elements = rows * c.groups * kFewGroup;
+  const double load = 1 + (work.ready ? elements * 2 / 40e3 / kFewChunks : elements * 4 / 18e3);
   const double products =
       1 + std::max(55.0, 33.0 * c.padded) * most_of_quarter(c.tiles, c.team) * c.groups * 1.2 / 1750;
+  const double copied = work.ready ? elements * 2 / 40e3 : 0;
   const double pushed = c.tiles * kTileRows * rows * 4 * c.parts / 14e3;
   const uint32_t rounds = ceil_div(c.clusters + c.plain_clusters, std::max(at_once, 1u));
-  return rounds * (load + products + pushed);
+  return rounds * (load + std::max(products, copied) + pushed);
 }
 
 // Divides the work for clusters of 2^shift blocks, of which `at_once` can run at once; tiles is 0 if it does not fit.
@@ -100,14 +103,18 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
 }
 
 // The fastest division for a device with this many multiprocessors. A single block is no cluster, so it could not push.
+// Of ready rows small clusters are preferred, since the kernel in front still has some multiprocessors: with up to
+// eight rows of two blocks, with more of four, whose teams are larger. That is what was measured inside steps.
 FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, double* time) {
   FewCut best{};
   *time = 1e9;
   for (uint32_t shift = 1; 1u << shift <= kFewMostCluster; ++shift) {
     const FewCut c = cut_for(work, shift, processors >> shift, most_bytes);
     if (c.tiles == 0) continue;
-    const double t = time_of(c, processors >> shift);
-    if (t < *time) best = c, *time = t;
+    const double t = time_of(work, c, processors >> shift);
+    const bool preferred = work.ready && shift == (c.padded == 1 ? 1 : 2);
+    if (t < *time || preferred) best = c, *time = t;
+    if (preferred) break;
   }
   return best;
 }
@@ -157,11 +164,12 @@ swy_status allow_memory(const Recording& r, FewKernel kernel) {
   return check(e, "reserving shared memory", r.error);
 }
 
-swy_status record_few(const Recording& r) {
+swy_status record_rows(const Recording& r, const Projection& p, const FewRows& ready) {
   Few f{};
   FewMaps maps{};
-  f.p = linear_projection(r);
-  const FewWork work = work_of(r.op);
+  f.p = p;
+  f.ready = ready;
+  const FewWork work = work_of(r.op, ready.words != nullptr);
   const auto processors = static_cast<uint32_t>(r.device().processors);
   double time = 0;
   f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
@@ -186,7 +194,41 @@ swy_status record_few(const Recording& r) {
   return allow_memory(r, kernel);
 }
 
-swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+swy_status record(const Recording& r) { return record_rows(r, linear_projection(r), {}); }
+swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
+  return supports_few(device, op, error);
+}
+double cost_of_rows(const swy_device& device, const swy_op& op, bool ready) {
+  double bytes = 0, time = 0;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
+  best_cut(work_of(op, ready), static_cast<uint32_t>(device.processors), device.features.block_memory, &time);
+  return 2 + device.rates.bytes(bytes, 3.5e6) + time;
+}
+double cost(const swy_device& device, const swy_op& op, const swy_bucket&) { return cost_of_rows(device, op, false); }
+
+constexpr Kernel kernel(const char* name, uint32_t op) {
+  return {name, op, kAlways, SWY_BF16, supports, cost, nullptr, record};
+}
+constexpr Kernel kKernels[] = {
+    kernel("linear.few", SWY_OP_LINEAR),
+    kernel("linear_add.few", SWY_OP_LINEAR_ADD),
+    kernel("rms_norm_linear.few", SWY_OP_RMS_NORM_LINEAR),
+};
+
+// The eights of rows of an operation, whether it has plain weights, and whether the others have offsets.
+struct ReadyShape {
+  uint32_t eights;
+  bool with_low, affine;
+};
+ReadyShape ready_shape(const swy_op& op) {
+  const FewWork work = work_of(op, true);
+  return {std::bit_ceil(ceil_div(work.rows, 8)), work.plain_tiles != 0,
+          work.like.offsets != nullptr || work.like.dtype == SWY_I4A};
+}
+
+}  // namespace
+
+swy_status supports_few(const swy_device& device, const swy_op& op, swy_error* error) {
   SWY_CUDA_TRY(needs_copy_engine(device, error));
   if (rows_of(op) < 2 || rows_of(op) > kFewMostRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes 2 to %u rows, the bucket has %u", kFewMostRows,
@@ -209,7 +251,7 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
   double time = 0;
   const auto processors = static_cast<uint32_t>(device.processors);
   if (quantized == 0 || quantized > kFewMostWeights ||
-      best_cut(work_of(op), processors, device.features.block_memory, &time).tiles == 0) {
+      best_cut(work_of(op, false), processors, device.features.block_memory, &time).tiles == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "1 to %u weights of 4 bits whose tiles fit, and an even number of slices, are needed",
                      kFewMostWeights);
@@ -217,23 +259,18 @@ swy_status supports_few(const swy_device& device, const swy_op& op, const swy_bu
   return SWY_OK;
 }
 
-double cost_few(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  double bytes = 0, time = 0;
-  for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  best_cut(work_of(op), static_cast<uint32_t>(device.processors), device.features.block_memory, &time);
-  return 2 + device.rates.bytes(bytes, 3.5e6) + time;
+uint64_t few_rows_bytes(const swy_op& op) {
+  const ReadyShape s = ready_shape(op);
+  return FewRows::bytes(s.eights, width_of(op), s.with_low);
 }
-
-constexpr Kernel kernel(const char* name, uint32_t op) {
-  return {name, op, kAlways, SWY_BF16, supports_few, cost_few, nullptr, record_few};
+FewRows few_rows_in(char* memory, const swy_op& op) {
+  const ReadyShape s = ready_shape(op);
+  return FewRows::in(memory, s.eights, width_of(op), s.with_low, s.affine);
 }
-constexpr Kernel kKernels[] = {
-    kernel("linear.few", SWY_OP_LINEAR),
-    kernel("linear_add.few", SWY_OP_LINEAR_ADD),
-    kernel("rms_norm_linear.few", SWY_OP_RMS_NORM_LINEAR),
-};
-
-}  // namespace
+double few_ready_cost(const swy_device& device, const swy_op& op) { return cost_of_rows(device, op, true); }
+swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready) {
+  return record_rows(r, p, ready);
+}
 
 std::span<const Kernel> linear_few_kernels() { return kKernels; }
 

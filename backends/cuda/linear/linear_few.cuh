@@ -11,6 +11,7 @@
 // a group, from 16 t on, elements i and i + 4 of each eight as a pair.
 #pragma once
 
+#include "common/stamps.cuh"
 #include "linear_few_rows.cuh"
 
 namespace gpu {
@@ -54,12 +55,13 @@ struct FewProducts : FewBlock<N, kAffine> {
 
   // total += the products of M tiles, with groups begin to end; consecutive tiles are one team apart.
   template <uint32_t M>
-  __device__ void multiply(uint32_t tile, uint32_t begin, uint32_t end, float (&total)[kFewWarpTiles][N][4]) const {
+  __device__ void multiply(uint32_t tile, uint32_t begin, uint32_t end, float (&total)[kFewWarpTiles][N][4]) {
     constexpr int kAtOnce = N == 1 || N == 8 ? 1 : 2;
     uint32_t magic;
     asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
 #pragma unroll 1
-    for (uint32_t group = begin; group < end; ++group) {
+    for (uint32_t group = begin, come = begin; group < end; ++group) {
+      if (group == come) come = this->wait_for_rows(group);
       uint32_t a[M][4][4];
       float scale[M][2], offset[M][2];
 #pragma unroll
@@ -218,36 +220,47 @@ struct FewProducts : FewBlock<N, kAffine> {
   // ---- the whole
 
   template <bool kPlain>
-  __device__ void meet_rows(const swy_step* step) {
+  __device__ void meet_rows(const swy_step* step, Stamps& stamps) {
     rows = step_rows(step, f.p.domain);
+    stamps.take_place();
     depend();
+    stamps.note(kWaited);
     release_next();
+    if (f.ready.words != nullptr) {
+      this->ask_rows();
+      cluster_wait();
+      return;
+    }
     this->template put_rows<kPlain>();
     __syncthreads();
     cluster_wait();  // all blocks have begun, and can be pushed to
     this->push_squares();
   }
-  __device__ void run_quantized(const swy_step* step) {
-    meet_rows<false>(step);
+  __device__ void run_quantized(const swy_step* step, Stamps& stamps) {
+    meet_rows<false>(step, stamps);
+    stamps.note(kRead);
     const uint32_t team = f.cut.team, tile = warp % team, part = warp / team;
     const uint32_t begin = f.cut.groups * part / f.cut.parts, end = f.cut.groups * (part + 1) / f.cut.parts;
     float total[kFewWarpTiles][N][4] = {};
     if (tile < tiles) barrier_wait(&shared.arrived[tile], 0);
+    stamps.note(kArrived);
     if (tile + team < tiles) {
       multiply<2>(tile, begin, end, total);
     } else if (tile < tiles) {
       multiply<1>(tile, begin, end, total);
     }
+    stamps.note(kMultiplied);
     meet_before_pushing();
 #pragma unroll
     for (uint32_t m = 0; m < kFewWarpTiles; ++m) push_tile(tile + m * team, part, total[m]);
   }
-  __device__ void run_plain(const swy_step* step) {
+  __device__ void run_plain(const swy_step* step, Stamps& stamps) {
     const uint32_t tile = warp % f.cut.plain_tiles, part = warp / f.cut.plain_tiles, parts = f.cut.plain_parts;
     const uint32_t begin = f.cut.groups * part / parts, end = part < parts ? f.cut.groups * (part + 1) / parts : 0;
     Pieces pieces;
     load_plain(tile, begin, end, pieces);
-    meet_rows<true>(step);
+    meet_rows<true>(step, stamps);
+    for (uint32_t group = 0; group < f.cut.groups;) group = this->wait_for_rows(group);
     float total[N][4] = {};
     for (uint32_t group = begin; group < end; group += kFewPlainGroups) {
       if (group != begin) load_plain(tile, group, end, pieces);
@@ -257,16 +270,19 @@ struct FewProducts : FewBlock<N, kAffine> {
     if (part < parts) push_tile(tile, part, total);
   }
   __device__ void run(const FewMaps& maps, const swy_step* step) {
+    Stamps stamps(f.p.residual == nullptr ? kStampNormed : kStampPlain);
     if (threadIdx.x == 0) this->begin_barriers();
     __syncthreads();
     cluster_arrive();
     this->ask(maps);
     this->bring_parameters();
     __syncthreads();
-    plain ? run_plain(step) : run_quantized(step);
+    stamps.note(kAsked);
+    plain ? run_plain(step, stamps) : run_quantized(step, stamps);
     const uint32_t mine = owned();
     for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
     barrier_wait(&shared.pushed, 0);  // the block must exist as long as others push to it
+    stamps.end();
   }
 };
 

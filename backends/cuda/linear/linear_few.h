@@ -3,14 +3,16 @@
 #pragma once
 
 #include "common/projection.cuh"
+#include "linear_few_ready.h"
 
 namespace gpu {
 
-constexpr uint32_t kFewMostRows = 64, kFewGroup = 64, kFewMostWarps = 16, kFewWarpTiles = 2, kFewMostCluster = 8;
+constexpr uint32_t kFewMostRows = 64, kFewMostWarps = 16, kFewWarpTiles = 2, kFewMostCluster = 8;
 constexpr uint32_t kFewMostSlices = 8;   // of 256 columns, of a block
 constexpr uint32_t kFewMostWeights = 4;  // quantized ones
 constexpr uint32_t kFewMostPlain = 512;  // rows of a plain weight
 constexpr uint32_t kFewPlainGroups = 4;  // that a warp with plain rows reads at once
+constexpr uint32_t kFewChunks = 4;       // of the columns of rows that are ready
 
 // A cluster has tiles of 16 rows of weights, and each of its blocks a share of their columns. A team of warps has one
 // or two tiles each; if tiles are few, `parts` teams divide the block's columns. The clusters after the first
@@ -57,6 +59,7 @@ struct FewCut {
 // first[0] counts tiles of quantized weights, first[1] those of plain ones.
 struct Few {
   Projection p;
+  FewRows ready;  // what to multiply, if the kernel in front has written it: then p.x is not read, and nothing normed
   FewCut cut;
   uint32_t first[2][SWY_LINEAR_MAX_WEIGHTS + 1];
   uint32_t map[SWY_LINEAR_MAX_WEIGHTS];

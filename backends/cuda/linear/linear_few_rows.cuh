@@ -14,6 +14,7 @@ struct alignas(16) FewShared {
   float squares[kFewMostSlices][kFewMostRows];  // of this block's columns
   float of_peers[kFewMostCluster][kFewMostRows];
   uint64_t arrived[kFewMostWarps], pushed, over;
+  uint64_t come[kFewChunks];  // rows that the kernel in front has made ready
 };
 
 // ---- the cluster
@@ -34,18 +35,6 @@ __device__ inline void multiply_onto(float (&d)[4], const uint32_t (&a)[4], uint
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
-
-// Two numbers rounded to bf16, and the values of the rounded ones.
-struct RoundedPair {
-  uint32_t bits;
-  float low, high;
-
-  __device__ RoundedPair(float a, float b) {
-    const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-    bits = *reinterpret_cast<const uint32_t*>(&v);
-    low = __uint_as_float(bits << 16), high = __uint_as_float(bits & 0xffff0000u);
-  }
-};
 
 // Eight 4-bit numbers q as 128 + q in bf16: a[0] and a[2] of two steps. `magic`: 0x43004300 in a register.
 __device__ inline void unpack_word(uint32_t word, uint32_t magic, uint32_t half, uint32_t (&first)[4],
@@ -93,6 +82,7 @@ struct FewBlock {
   __device__ void begin_barriers() {
     const uint32_t blocks = f.cut.blocks();
     for (uint64_t& b : shared.arrived) barrier_begin(&b, 1);
+    for (uint64_t& b : shared.come) barrier_begin(&b, 1);
     barrier_begin(&shared.pushed, 1);
     barrier_begin(&shared.over, blocks * f.cut.warps());
     barriers_begun();
@@ -152,25 +142,17 @@ struct FewBlock {
     float square = 0;
 #pragma unroll
     for (int j = 0; j < 8; ++j) square = fmaf(v[j], v[j], square), v[j] *= by[j];
-    uint32_t words[4], low[4];
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const RoundedPair pair(v[i], v[i + 4]);
-      words[i] = pair.bits;
-      if (kLow) low[i] = RoundedPair(v[i] - pair.low, v[i + 4] - pair.high).bits;
-      sum += pair.low + pair.high;
-    }
-    const uint32_t at = ((group * N + n) * 2 + u % 2) * 512 + (m % 8 * 4 + u / 2 % 4) * 16;
-    auto* to = reinterpret_cast<uint4*>(memory + f.cut.x_at() + at);
-    if (there) *to = make_uint4(words[0], words[1], words[2], words[3]);
-    if (kLow && there) *reinterpret_cast<uint4*>(memory + at) = make_uint4(low[0], low[1], low[2], low[3]);
+    const RoundedEight<kLow> eight(v);
+    const uint32_t at = FewRows::place(group * N + n, u, m);
+    if (there) *reinterpret_cast<uint4*>(memory + f.cut.x_at() + at) = eight.words;
+    if (kLow && there) *reinterpret_cast<uint4*>(memory + at) = eight.low;
     square = warp_sum(square);
     if (there && lane == 0) shared.squares[slice][m] = square;
     if constexpr (!kLow) {
+      float sum = eight.sum;
 #pragma unroll
       for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
-      auto* sums = reinterpret_cast<float*>(memory + f.cut.sums_at()) + (group * N + n) * 16 + m % 8 / 2 * 4 + m % 2;
+      auto* sums = reinterpret_cast<float*>(memory + f.cut.sums_at()) + FewRows::sum_place(group * N + n, m);
       if (there && u % 8 == 0) sums[0] = sums[2] = (kAffine ? -128.0f : -136.0f) * sum;
     }
   }
@@ -197,6 +179,31 @@ struct FewBlock {
         }
       }
     }
+  }
+  // Rows that are ready: one thread requests them, a chunk of the columns after the other. A plain tile has their low
+  // terms in the place of weights.
+  __device__ void ask_rows() {
+    const uint32_t each = f.cut.groups / kFewChunks, first_group = column() / kFewGroup;
+    for (uint32_t i = 0; threadIdx.x == 0 && i < kFewChunks; ++i) {
+      const uint32_t at = i * each * N, from = (first_group + i * each) * N, come = shared_at(&shared.come[i]);
+      barrier_expect(come, each * N * (kFewBytes + (plain ? kFewBytes : kFewSums)));
+      copy_in(shared_at(memory) + f.cut.x_at() + at * kFewBytes, f.ready.words + from * kFewBytes, each * N * kFewBytes,
+              come);
+      if (plain) {
+        copy_in(shared_at(memory) + at * kFewBytes, f.ready.low + from * kFewBytes, each * N * kFewBytes, come);
+      } else {
+        copy_in(shared_at(memory) + f.cut.sums_at() + at * kFewSums, f.ready.sums + from * (kFewSums / 4),
+                each * N * kFewSums, come);
+      }
+    }
+    __syncwarp();
+  }
+  // Waits for the chunk that group `group` is in; returns the first group behind it.
+  __device__ uint32_t wait_for_rows(uint32_t group) {
+    if (f.ready.words == nullptr) return f.cut.groups;
+    const uint32_t each = f.cut.groups / kFewChunks, chunk = group / each;
+    barrier_wait(&shared.come[chunk], 0);
+    return (chunk + 1) * each;
   }
   // Every block needs the squares of whole rows.
   __device__ void push_squares() {

@@ -100,7 +100,7 @@ swy_status record_bytes(const Recording& r) {
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, gather_bytes, rows, kRowWarps * 32, 0, b, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped, rows, 256, 0, b.g, r.list.step);
+  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last kernel of MOE for many rows on Hopper: adds up the experts' results of a row.
+// The last kernel of MOE for many rows on Hopper: adds up the experts' results of a row. Since its block has the whole
+// row, it can also make the next projection's operand.
 #pragma once
 
 #include "common/stamps.cuh"
@@ -17,8 +18,35 @@ __device__ inline void add_eight(float factor, uint4 v, float (&sum)[8]) {
   }
 }
 
-// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time.
-static __global__ void __launch_bounds__(256)
+constexpr uint32_t kCombineThreads = 256;
+
+// The factors of the next norm for columns i to i + 7.
+__device__ inline void next_factors(const InputNorm& norm, uint32_t i, float (&v)[8]) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) v[j] = norm.bias + plain_at(norm.weight, i + j);
+}
+// Writes the norm of a row of y, of which each thread has eight columns, and `square` the sum of their squares. All
+// threads of the block call this. Such rows have at most 2,048 columns (moe_grouped.cu).
+__device__ inline void put_next(const NextRows& next, uint32_t row, uint32_t hidden, float square, const float (&v)[8],
+                                const float (&factors)[8]) {
+  __shared__ float squares[kCombineThreads / 32];
+  square = warp_sum(square);
+  if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = square;
+  __syncthreads();
+  float sum = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kCombineThreads / 32; ++i) sum += squares[i];
+  const float inverse = rsqrtf(sum / static_cast<float>(hidden) + next.norm.eps);
+  float normed[8];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) normed[j] = v[j] * (factors[j] * inverse);
+  if (threadIdx.x * 8 < hidden) put_few(next.rows, row, threadIdx.x, normed);  // whole warps
+}
+
+// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time. kNext:
+// also the next projection's operand.
+template <bool kNext>
+__global__ void __launch_bounds__(kCombineThreads)
     combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
   constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
@@ -41,6 +69,8 @@ static __global__ void __launch_bounds__(256)
     old[0] = a.x, old[1] = a.y, old[2] = a.z, old[3] = a.w, old[4] = b.x, old[5] = b.y, old[6] = b.z, old[7] = b.w;
   };
   if (there) load_residual(first);
+  float factors_of_next[8] = {}, own[8] = {}, square = 0;
+  if (kNext && first < p.m.hidden) next_factors(p.next.norm, first, factors_of_next);
   __syncthreads();
   release_next();  // the next kernel requests its weights beside the experts' last tiles
   stamps.take_place();
@@ -62,10 +92,14 @@ static __global__ void __launch_bounds__(256)
     }
     const uint64_t at = uint64_t{row} * p.m.hidden + i;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) sum[j] += old[j];
+    for (int j = 0; j < 8; ++j) {
+      sum[j] += old[j];
+      if (kNext && i == first) own[j] = sum[j], square = fmaf(sum[j], sum[j], square);
+    }
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
+  if (kNext) put_next(p.next, row, p.m.hidden, square, own, factors_of_next);
   stamps.end();
 }
 

@@ -183,7 +183,8 @@ swy_status record_mixture(const Recording& r, GroupedMixture& p, const InputNorm
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
   // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
   // leaves would get all blocks.
-  return launch(r, combine_grouped, rows, 256, rows <= kMostRouted ? alone_memory(r.device()) : 0, p, r.list.step);
+  return launch(r, p.next.rows.words != nullptr ? combine_grouped<true> : combine_grouped<false>, rows, kCombineThreads,
+                rows <= kMostRouted ? alone_memory(r.device()) : 0, p, r.list.step);
 }
 
 swy_status record_grouped(const Recording& r) {
@@ -262,12 +263,13 @@ double moe_grouped_cost(const swy_device& device, const swy_op& op) {
 }
 
 swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
-                                 const float* residual, float* y) {
+                                 const float* residual, float* y, const NextRows& next) {
   Arena arena(workspace);
   GroupedMixture p{};
   p.m = mixture_of(r, arena, false);
   place(p, arena, r.op);
   p.m.x = x, p.m.residual = residual, p.m.y = y;
+  p.next = next;
   return record_mixture(r, p, norm);
 }
 

@@ -13,8 +13,10 @@
 // integers and the router's choice.
 #pragma once
 
+#include "common/few_rows.cuh"
 #include "common/matrix.cuh"
 #include "grouped/grouped.cuh"
+#include "moe_grouped.h"
 #include "moe_quads.h"
 
 namespace gpu {
@@ -35,6 +37,7 @@ struct GroupedMixture {
   uint32_t groups, most_rows;
   Quads quads;    // in place of tiles, x and h
   uint32_t room;  // groups that every expert has; 0: as many as it needs
+  NextRows next;  // what the projection behind the mixture reads
 
   __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
 };

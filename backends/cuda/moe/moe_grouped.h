@@ -2,6 +2,7 @@
 // MOE for several rows on Hopper, including the norm before it.
 #pragma once
 
+#include "common/few_rows.cuh"
 #include "moe_boxes.h"
 
 namespace gpu {
@@ -11,8 +12,13 @@ swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, c
                                    swy_error* error);
 uint64_t moe_grouped_workspace(const swy_op& op);
 double moe_grouped_cost(const swy_device& device, const swy_op& op);
+// The norm of the results as the next projection reads it; words null: there is none.
+struct NextRows {
+  FewRows rows;
+  InputNorm norm;
+};
 // The mixture of the norm of x, plus residual. `workspace`: of the bytes above.
 swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
-                                 const float* residual, float* y);
+                                 const float* residual, float* y, const NextRows& next);
 
 }  // namespace gpu

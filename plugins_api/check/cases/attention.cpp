@@ -121,7 +121,7 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   if (op != SWY_OP_KV_APPEND) b.output(width);
   const bool decode =
       scene.name == "decode4" || scene.name == "decode40" || scene.name == "one_token" || scene.name == "first_token";
-  Case c = b.done(decode ? 0 : 3);
+  Case c = b.done(scene.whole || decode ? 0 : 3);
   if (op == SWY_OP_ATTEND && random.draws()) {  // the step's own rows are there already
     for (float& x : c.states[0].content) x = std::isnan(x) ? static_cast<float>(random.normal()) : x;
   }

@@ -70,7 +70,7 @@ Case delta(swy_op_id op, const Shape& s, const Scene& scene, swy_dtype plain, do
     gated_delta_operands(b, a, plain);
     if (pending) b.pending(s.channels() + 2 * s.value_heads);
   }
-  return b.done(decodes(scene) ? 0 : 3);
+  return b.done(scene.whole || decodes(scene) ? 0 : 3);
 }
 
 void put_pending(std::vector<CaseSpec>& out, const Shape& s, const Scene& scene, bool slow, swy_dtype plain) {

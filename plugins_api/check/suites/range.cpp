@@ -112,7 +112,8 @@ class Range {
     const State& state(const std::vector<Case>& links) const { return links[link].states[index]; }
   };
 
-  // Value 0 is the chain's input, then come each link's other inputs and its output. Kept are `also` and the last one.
+  // Value 0 is the chain's input, then come each link's other inputs and its outputs, of which the next link reads the
+  // first. Kept are those of `also` and of the last one.
   void tell_values(size_t also) {
     std::vector<uint32_t> made;
     uint32_t n = 1;
@@ -123,14 +124,17 @@ class Range {
         inputs.push_back(other < i ? made[other] : adds_chain_input(chain_, links_, i) ? 0 : n++);
       }
       input_values_.push_back(std::move(inputs));
-      made.push_back(n++);
+      made.push_back(n);
+      std::vector<uint32_t>& outputs = output_values_.emplace_back();
+      for (size_t j = 0; j < links_[i].outputs.size(); ++j) outputs.push_back(n++);
       if (i == also || i + 1 == links_.size()) kept_links_.push_back(i);
     }
     kept_.resize(n);
-    for (const size_t i : kept_links_) kept_[made[i]] = 1;
-    output_values_ = made;
+    for (const size_t i : kept_links_) {
+      for (const uint32_t v : output_values_[i]) kept_[v] = 1;
+    }
     for (const auto& v : input_values_) input_lists_.push_back(v.data());
-    for (const uint32_t& v : output_values_) output_lists_.push_back(&v);
+    for (const auto& v : output_values_) output_lists_.push_back(v.data());
     values_told_ = {sizeof values_told_, n, input_lists_.data(), output_lists_.data(), kept_.data()};
   }
 
@@ -139,7 +143,8 @@ class Range {
     const auto leave_out = [&](std::vector<swy_binding>& bindings, const uint32_t* values) {
       for (size_t k = 0; k < bindings.size(); ++k) {
         const uint32_t v = values[k];
-        const bool made = std::find(output_values_.begin(), output_values_.end(), v) != output_values_.end();
+        const bool made = std::any_of(output_values_.begin(), output_values_.end(),
+                                      [&](const auto& of) { return std::find(of.begin(), of.end(), v) != of.end(); });
         if (made && kept_[v] == 0) bindings[k] = {};
       }
     };
@@ -165,7 +170,9 @@ class Range {
   }
 
   void submit_step(size_t step, std::vector<Outcome>& out) {
-    for (const size_t m : values_) memory_[m].poison();
+    for (const std::vector<size_t>& of : values_) {
+      for (const size_t m : of) memory_[m].poison();
+    }
     memory_[work_].poison();
     for (const Given& g : given_) {
       const std::vector<float>& content = g.content(links_, step);
@@ -179,10 +186,13 @@ class Range {
     expect_untouched_inputs(step);
     const uint64_t rows = links_[0].steps[step].rows();
     for (const size_t i : kept_links_) {
-      const uint64_t width = links_[i].outputs[0].desc.dims[1];
-      std::vector<float> value(rows * width);
-      memory_[values_[i]].read(value.data(), value.size() * 4);
-      out[i].outputs.push_back({{rows, width, SWY_F32, {value.begin(), value.end()}, {}}});
+      std::vector<Matrix>& outputs = out[i].outputs.emplace_back();
+      for (size_t j = 0; j < values_[i].size(); ++j) {
+        const uint64_t width = links_[i].outputs[j].desc.dims[1];
+        std::vector<float> value(rows * width);
+        memory_[values_[i][j]].read(value.data(), value.size() * 4);
+        outputs.push_back({rows, width, SWY_F32, {value.begin(), value.end()}, {}});
+      }
     }
   }
 
@@ -192,10 +202,10 @@ class Range {
     for (size_t i = 0; i < links_.size(); ++i) {
       const Case& c = links_[i];
       Bound& b = bound_.emplace_back();
-      b.inputs = {memory_[i == 0 ? first : values_.back()].binding()};
+      b.inputs = {memory_[i == 0 ? first : values_.back().front()].binding()};
       for (size_t j = 1; j < c.inputs.size(); ++j) {
         const size_t other = chain_.links[i].adds;
-        const size_t m = other < i ? values_[other] : adds_chain_input(chain_, links_, i) ? first : give(i, j);
+        const size_t m = other < i ? values_[other].front() : adds_chain_input(chain_, links_, i) ? first : give(i, j);
         b.inputs.push_back(memory_[m].binding());
       }
       for (const Weight& w : c.weights) {
@@ -207,8 +217,11 @@ class Range {
         states_.push_back({i, s, StateMemory(p_, ops_[i], c, s)});
         b.states.push_back(states_.back().memory.binding());
       }
-      values_.push_back(add(bytes_of(c.outputs[0]), text("the value of operation ", i)));
-      b.outputs = {memory_[values_.back()].binding()};
+      std::vector<size_t>& values = values_.emplace_back();
+      for (const Operand& o : c.outputs) {
+        values.push_back(add(bytes_of(o), text("a value of operation ", i)));
+        b.outputs.push_back(memory_[values.back()].binding());
+      }
     }
   }
 
@@ -231,10 +244,10 @@ class Range {
   std::vector<Memory> memory_;
   std::vector<Kept> states_;
   std::vector<Given> given_;
-  std::vector<size_t> values_;  // results of each operation
+  std::vector<std::vector<size_t>> values_;  // results of each operation
   std::vector<size_t> kept_links_;
-  std::vector<std::vector<uint32_t>> input_values_;
-  std::vector<uint32_t> output_values_, kept_;
+  std::vector<std::vector<uint32_t>> input_values_, output_values_;
+  std::vector<uint32_t> kept_;
   std::vector<const uint32_t*> input_lists_, output_lists_;
   swy_range_values values_told_{};
   std::vector<Bound> bound_;
@@ -269,10 +282,12 @@ std::string compare_chains(const std::vector<Case>& links, const std::vector<Out
     if (!problem.empty()) return text(op_name(links[i].op), ": ", problem);
     if (got[i].outputs.empty()) continue;
     for (size_t step = 0; step < links[i].steps.size(); ++step) {
-      const double error = relative_error(wanted[i].outputs[step][0].values, got[i].outputs[step][0].values);
-      if (error <= kBudget) continue;
-      return text("the output of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,
-                  " (budget ", kBudget, ") in step ", step);
+      for (size_t j = 0; j < wanted[i].outputs[step].size(); ++j) {
+        const double error = relative_error(wanted[i].outputs[step][j].values, got[i].outputs[step][j].values);
+        if (error <= kBudget) continue;
+        return text("output ", j, " of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,
+                    " (budget ", kBudget, ") in step ", step);
+      }
     }
   }
   return "";

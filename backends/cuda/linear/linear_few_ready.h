@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Projections of a few rows that the kernel in front has made ready (linear_few.cu): for ranges.
+#pragma once
+
+#include "common/few_rows.cuh"
+#include "host/kernels.h"
+
+namespace gpu {
+
+struct Projection;
+
+swy_status supports_few(const swy_device& device, const swy_op& op, swy_error* error);
+// Memory for the rows, and their place in it.
+uint64_t few_rows_bytes(const swy_op& op);
+FewRows few_rows_in(char* memory, const swy_op& op);
+double few_ready_cost(const swy_device& device, const swy_op& op);
+// p.x is not read, and nothing normed.
+swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready);
+
+}  // namespace gpu
