@@ -20,6 +20,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kLength = 3, kWithNext = 5;
+constexpr uint32_t kMostSpared = 8;  // rows
 
 enum class Kind { kNone, kDelta, kMixture };
 
@@ -182,7 +183,7 @@ swy_status record_delta(swy_list* list, const swy_range_operands& o, const float
     Projection p = linear_projection(linear);
     p.residual = residual;
     p.y[0] = at(o.bindings[2]->outputs[0]);
-    return record_few_ready(linear, p, d.few);
+    return record_few_ready(linear, p, d.few, 0);
   }
   d.squares = at(workspace);
   d.heads = HalfRows::in(d.y, rows_of(*o.ops[1]), d.values());
@@ -203,7 +204,10 @@ swy_status record_next(swy_list* list, const swy_range_operands& o, char* rows, 
   const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[3]->attrs);
   const NextRows next{few_rows_in(rows, *o.ops[4]), {norm_operands.weight("w"), a.eps, a.weight_bias}};
   SWY_CUDA_TRY(record(next));
-  return record_few_ready(linear, linear_projection(linear), next.rows);
+  // The sum over experts has a multiprocessor for each row. With more rows, too few would be left.
+  const uint32_t count = rows_of(*o.ops[1]), busy = count <= kMostSpared ? count : 0;
+  return record_few_ready(linear, linear_projection(linear), next.rows,
+                          busy * 4 <= static_cast<uint32_t>(list->device->processors) ? busy : 0);
 }
 
 swy_status record_mixture(swy_list* list, const swy_range_operands& o, const float* residual,
