@@ -26,6 +26,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
+constexpr uint32_t kMostSpared = 8;                                       // rows
 
 // What a range consists of: how many operations up to the addition of a projection, with a delta rule in front or
 // without one, then how many of a mixture, and of the next layer's norm and projection.
@@ -267,7 +268,7 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   if (rows_of(linear.op) > kQuad) {
     d.few = few_rows_in(workspace, linear.op);
     SWY_CUDA_TRY(record_delta_batch(delta, d));
-    return record_few_ready(linear, p, d.few);
+    return record_few_ready(linear, p, d.few, 0);
   }
   d.squares = reinterpret_cast<float*>(workspace);
   d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());
@@ -335,7 +336,10 @@ swy_status record_with_next(swy_list* list, const swy_range_operands& o, uint32_
   char* rows = workspace + moe_grouped_workspace(*o.ops[first + 1]);
   const NextRows next{few_rows_in(rows, linear.op), {norm_operands.weight("w"), a.eps, a.weight_bias}};
   SWY_CUDA_TRY(record_second(list, mixture, workspace, next, error));
-  return record_few_ready(linear, linear_projection(linear), next.rows);
+  // The sum over experts has a multiprocessor for each row. With more rows, too few would be left.
+  const uint32_t count = rows_of(*o.ops[first + 1]), busy = count <= kMostSpared ? count : 0;
+  return record_few_ready(linear, linear_projection(linear), next.rows,
+                          busy * 4 <= static_cast<uint32_t>(list->device->processors) ? busy : 0);
 }
 
 void warn(const char* line) {

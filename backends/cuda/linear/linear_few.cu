@@ -164,13 +164,13 @@ swy_status allow_memory(const Recording& r, FewKernel kernel) {
   return check(e, "reserving shared memory", r.error);
 }
 
-swy_status record_rows(const Recording& r, const Projection& p, const FewRows& ready) {
+swy_status record_rows(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
   Few f{};
   FewMaps maps{};
   f.p = p;
   f.ready = ready;
   const FewWork work = work_of(r.op, ready.words != nullptr);
-  const auto processors = static_cast<uint32_t>(r.device().processors);
+  const uint32_t processors = static_cast<uint32_t>(r.device().processors) - busy;
   double time = 0;
   f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
   const FewKernel kernel = kernel_for(f.cut);
@@ -194,7 +194,7 @@ swy_status record_rows(const Recording& r, const Projection& p, const FewRows& r
   return allow_memory(r, kernel);
 }
 
-swy_status record(const Recording& r) { return record_rows(r, linear_projection(r), {}); }
+swy_status record(const Recording& r) { return record_rows(r, linear_projection(r), {}, 0); }
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   return supports_few(device, op, error);
 }
@@ -268,8 +268,8 @@ FewRows few_rows_in(char* memory, const swy_op& op) {
   return FewRows::in(memory, s.eights, width_of(op), s.with_low, s.affine);
 }
 double few_ready_cost(const swy_device& device, const swy_op& op) { return cost_of_rows(device, op, true); }
-swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready) {
-  return record_rows(r, p, ready);
+swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
+  return record_rows(r, p, ready, busy);
 }
 
 std::span<const Kernel> linear_few_kernels() { return kKernels; }
