@@ -95,7 +95,7 @@ swy_status record_mixture(const Recording& r) {
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
   SWY_CUDA_TRY(launch(r, gather_bytes, rows, 256, 0, b, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped, rows, 256, 0, b.g, r.list.step);
+  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
 }
 
 uint64_t workspace(const swy_op& op) {
