@@ -234,7 +234,7 @@ def main():
             if name in found:
                 found[name] = {c: max(values[c], found[name][c]) for c in COLUMNS}
     if not found:
-        print(f"sass_gates: no kernels for compute capability 9.0 in {path}: nothing to check")
+        print(f"sass_gates: no kernels for compute capability 9.0 in {path}, or compressed ones: nothing to check")
         return 77
     if mode == "--record":
         TABLE.write_text(header(release) + "".join(line(n, found[n]) + "\n" for n in sorted(found)))

@@ -27,7 +27,7 @@ def parsed(text):
     """[(word, numbers)] of a block's steps."""
     steps = []
     for step in re.split(r",\s*", text):
-        word, *numbers = step.split()
+        word, *numbers = step.split() or [""]
         if word not in STEPS or len(numbers) not in STEPS[word] or not all(POSITIVE.fullmatch(n) for n in numbers):
             raise Failure(f"no step \"{step}\"; --help lists them, with numbers above 0")
         steps.append((word, [float(n) for n in numbers]))
