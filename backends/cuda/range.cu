@@ -11,6 +11,7 @@
 #include "range.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_batch.h"
@@ -360,7 +361,8 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
   if (p.layer()) {
     const swy_status s = record_layer(list, first, second, own, of_mixture, error);
     if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;
-    warn("no memory for the product of a router and the projection before it: such layers have one kernel more");
+    static std::once_flag said;
+    std::call_once(said, warn, "no memory for products of routers and projections: some layers have one kernel more");
   }
   if (p.projection != 0) SWY_CUDA_TRY(record_first(list, first, own, nullptr, error));
   if (p.next != 0) return record_with_next(list, o, p.projection, of_mixture, error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA for several sequences with one row each: the whole step in one kernel, on Hopper.
+// GATED_DELTA for several sequences with one row each: the whole step in one kernel, from 9.0 on.
 //
 // A block serves one value head of one sequence and holds its state in shared memory. The copy engine brings the state,
 // requested before the previous kernels have ended (only earlier steps write a slot), and takes the new state away. So

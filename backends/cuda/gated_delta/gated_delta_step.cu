@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA where every sequence has one row, or up to eight: the whole step in one kernel, on Hopper.
+// GATED_DELTA where every sequence has one row, or up to eight: the whole step in one kernel; from 9.0 on,
+// the form without clusters (kRaw) from 8.0 on.
 //
 // A cluster of blocks serves one key head of one sequence: its value heads, each divided into slices of 32 columns. A
 // warp keeps four columns of the state in registers, and requests them before the previous kernels have ended: only

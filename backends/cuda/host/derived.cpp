@@ -4,9 +4,21 @@
 #include <algorithm>
 
 #include "device.h"
+#include "switchyard/sdk/error.hpp"
 
 namespace gpu {
 namespace {
+
+constexpr uint64_t kLeft = uint64_t{256} << 20;  // of the device's memory, for lists and what else comes later
+
+// What is computed here makes a model faster, but it needs none of it.
+swy_status leaves_enough(uint64_t bytes, swy_error* error) {
+  size_t free = 0, total = 0;
+  if (const swy_status s = check(cudaMemGetInfo(&free, &total), "asking for free memory", error); s != SWY_OK) return s;
+  if (free >= bytes + kLeft) return SWY_OK;
+  return swy::fail(error, SWY_OUT_OF_DEVICE_MEMORY, SWY_REASON_NONE,
+                   "%zu MiB are free, too little for a derived weight", free >> 20);
+}
 
 bool touches(const DerivedWeights::Key& key, const char* memory, uint64_t bytes) {
   return std::any_of(key.from.begin(), key.from.end(), [&](const DerivedWeights::Source& from) {
@@ -46,7 +58,8 @@ swy_status DerivedWeights::get(swy_device& device, const Key& key, uint64_t byte
     return SWY_OK;
   }
   auto made = std::make_shared<DerivedWeight>(device, std::move(make));
-  swy_status s = made->allocate(bytes, error);
+  swy_status s = leaves_enough(bytes, error);
+  if (s == SWY_OK) s = made->allocate(bytes, error);
   if (s == SWY_OK) s = made->renew(error);
   if (s != SWY_OK) return s;
   made_.emplace(key, made);

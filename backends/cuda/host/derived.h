@@ -25,7 +25,8 @@ class DerivedWeight {
   ~DerivedWeight();
 
   swy_status allocate(uint64_t bytes, swy_error* error);
-  // Before a list that reads it is started: computes it where that was not done since its sources were written.
+  // Before a list that reads it is started: computes it where that was not done since its sources were written. That
+  // may need memory; without it the list is not started.
   swy_status renew(swy_error* error);
   void outdate() { outdated_ = true; }
   char* memory() const { return memory_; }

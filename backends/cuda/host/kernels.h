@@ -135,6 +135,16 @@ inline swy_status set_split(const Recording& r, const void* kernel) {
                "dividing cache and shared memory", r.error);
 }
 
+// Raises a kernel's limit of shared memory. It is never lowered: lists with more may be replayed later.
+inline swy_status allow_shared(const void* kernel, int bytes, swy_error* error) {
+  cudaFuncAttributes attributes{};
+  cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
+  if (e == cudaSuccess && attributes.maxDynamicSharedSizeBytes < bytes) {
+    e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  }
+  return check(e, "reserving shared memory", error);
+}
+
 // Starts a kernel so that it may begin before the previous one has ended. Each kernel waits itself (depend() in
 // device_code.cuh) before it reads the results of others, and before it returns. `cluster`: blocks of a cluster, along
 // x.
@@ -143,10 +153,8 @@ swy_status launch_clusters(const Recording& r, void (*kernel)(Params...), uint32
                            size_t shared_bytes, Args&&... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return SWY_OK;
   if (shared_bytes > 48 * 1024) {
-    const cudaError_t e =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes));
-    if (e != cudaSuccess) return check(e, "reserving shared memory", r.error);
+    const swy_status s = allow_shared(reinterpret_cast<const void*>(kernel), static_cast<int>(shared_bytes), r.error);
+    if (s != SWY_OK) return s;
   }
   if (const swy_status s = set_split(r, reinterpret_cast<const void*>(kernel)); s != SWY_OK) return s;
   cudaLaunchAttribute attributes[2] = {};

@@ -268,8 +268,12 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
           r != SWY_OK) {
         return r;
       }
+      if (const swy_status done = check(cudaEventRecord(s->done, device->stream), "copying from the device", error);
+          done != SWY_OK) {
+        return done;
+      }
       device->arrivals.push_back({point.timeline, point.value, to, s, bytes});
-      return check(cudaEventRecord(s->done, device->stream), "copying from the device", error);
+      return SWY_OK;
     }
     cudaError_t e = cudaMemcpyAsync(s->memory, place, bytes, cudaMemcpyDefault, device->stream);
     if (e == cudaSuccess) e = cudaEventRecord(s->done, device->stream);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Projections of one row by boxes of their weights, and projections of the delta rule's output before its norm and
+// Projections of up to four rows by boxes of their weights, and projections of the delta rule's output before its norm and
 // gate.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR of 2 to 64 rows on Hopper (linear_few.cuh).
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR of 2 to 64 rows, from 9.0 on (linear_few.cuh).
 #include "linear_few.cuh"
 
 #include <algorithm>

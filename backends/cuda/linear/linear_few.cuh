@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Projections of 2 to 64 rows with 4-bit weights on Hopper, made for memory's rate.
+// Projections of 2 to 64 rows with 4-bit weights, from 9.0 on, made for memory's rate.
 //
 // A block requests all of its weights before the previous kernels have ended. The blocks of a cluster share the
 // columns, so that each reads only its part of the activations, in fp32. m16n8k16 multiplies 128 + q (a 4-bit q with

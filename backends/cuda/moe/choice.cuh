@@ -34,9 +34,11 @@ struct alignas(16) Chosen {
     const uint32_t lane = threadIdx.x % 32;
     return lane < top_k ? key_float(keys[lane]) - key_float(keys[0]) : -INFINITY;
   }
-  // exp(scale * logit) of the lane-th chosen expert, divided by the sum over the first top_k; 0 for further lanes. All
-  // lanes of a warp must call this.
-  __device__ float weight(uint32_t top_k, float scale = 1) const { return choice_weight(scale * above_best(top_k)); }
+  // exp(scale * logit) of the lane-th chosen expert, divided by the sum over the first top_k; 0 for further lanes, also
+  // with a scale of 0. All lanes of a warp must call this.
+  __device__ float weight(uint32_t top_k, float scale = 1) const {
+    return choice_weight(fmaxf(scale * above_best(top_k), -INFINITY));
+  }
 };
 
 // Thread i of the first 256 passes the logit of expert i; `valid` for existing experts, of which there are at least

@@ -142,7 +142,7 @@ __device__ inline Piece make_normed(float (&v)[8], const float (&norm)[8], float
 // lanes below top_k (at most 8), or of the shared expert from its gate `mix`. Few instructions, since they are behind
 // the wait.
 __device__ inline float factor_of_logits(float above, float mix, bool of_shared, float inverse) {
-  const float power = exp2_of((of_shared ? -mix : above) * inverse * 1.44269504f);
+  const float power = exp2_of(fmaxf((of_shared ? -mix : above) * inverse * 1.44269504f, -INFINITY));
   float sum = of_shared ? 0.0f : power;
 #pragma unroll
   for (int d = 1; d < static_cast<int>(kMostChosen); d *= 2) sum += __shfl_xor_sync(kAll, sum, d);

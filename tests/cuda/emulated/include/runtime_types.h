@@ -44,7 +44,7 @@ struct cudaDeviceProp {
 };
 struct cudaFuncAttributes {
   size_t sharedSizeBytes;
-  int maxThreadsPerBlock, numRegs, ptxVersion;
+  int maxThreadsPerBlock, numRegs, ptxVersion, maxDynamicSharedSizeBytes;
 };
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth, cudaDevAttrClockRate };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributePreferredSharedMemoryCarveout };

@@ -220,8 +220,10 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, 
   return cudaSuccess;
 }
 // The compiler does not say what a kernel has declared; kernels that ask have less.
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void*) {
-  return *out = {2048, 1024, 64, static_cast<int>(card().capability)}, cudaSuccess;
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+  const std::lock_guard lock(mutex);
+  const auto limit = static_cast<int>(std::max(allowed[function], kSmallMemory));
+  return *out = {2048, 1024, 64, static_cast<int>(card().capability), limit}, cudaSuccess;
 }
 cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void*, const cudaLaunchConfig_t* c) {
   uint32_t cluster = 1;
