@@ -17,9 +17,9 @@
 #include "attention_decode.cuh"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "attention_cut.cuh"
+#include "attention_heads.cuh"
 #include "host/tensor_map.h"
 
 namespace gpu {
@@ -49,104 +49,6 @@ __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_
   share.first = min((cluster * cut.blocks + cluster_rank()) * each, share.context);
   share.last = min(share.first + each, share.context);
   return true;
-}
-
-// Index of a block's row and group of query heads, and of their KV head, over all rows.
-struct OwnHeads {
-  uint32_t count;
-  uint64_t query, kv;
-
-  __device__ explicit OwnHeads(const Attention& a) {
-    const uint32_t row = blockIdx.z, kv_head = blockIdx.y / a.groups;
-    const uint32_t first = kv_head * a.per_kv() + blockIdx.y % a.groups * kHeads;
-    count = min(kHeads, (kv_head + 1) * a.per_kv() - first);
-    query = uint64_t{row} * a.heads + first, kv = uint64_t{row} * a.kv_heads + kv_head;
-  }
-};
-
-// Elements of a norm's weight, with its bias.
-template <int N>
-__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
-}
-
-// Stores a query head in shared memory.
-template <int N>
-__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
-                                     float (&x)[N]) {
-  prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
-  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
-}
-
-// Stores the row's own key and value in shared memory and in their page.
-template <int N>
-__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
-                              float (&key)[N], const float (&value)[N]) {
-  const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
-  prepare_head<N>(a, norm, memory.small().turn, 1, key);
-  store_packed<N>(memory.own(false) + lane * 2 * N, key);
-  store_packed<N>(memory.own(true) + lane * 2 * N, value);
-  if (blockIdx.y % a.groups != 0) return;
-  const uint32_t page = share.table[position >> share.shift];
-  auto* pages = static_cast<uint16_t*>(a.pages) + lane * N;
-  store_packed<N>(pages + uint64_t{share.row(page, false, position)} * Form<N>::kDim, key);
-  store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
-}
-
-// Keeps a value that is computed before a wait in its register; otherwise the compiler computes it after the wait.
-template <class T>
-__device__ inline void pin(T& x) {
-  if constexpr (std::is_same_v<T, float>) {
-    asm volatile("" : "+f"(x));
-  } else if constexpr (sizeof(T) == 8) {
-    asm volatile("" : "+l"(x));
-  } else {
-    asm volatile("" : "+r"(x));
-  }
-}
-
-// Where a lane's elements of its warp's query head and of the row's own key and value are read.
-template <int N>
-struct Sources {
-  const float *query, *key, *value;
-  bool in;  // the warp has a head
-
-  __device__ Sources(const Attention& a, const OwnHeads& own) {
-    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
-    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
-    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
-    in = warp < own.count;
-    pin(query), pin(key), pin(value);
-  }
-};
-
-// Heads of the row. In the block that has the row's position also its key and value, by the last warp; and those of an
-// earlier row by the warp that has one.
-template <int N, uint32_t kRows>
-__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
-                               const Earlier<N>& earlier, bool appends, const float (&query_norm)[N],
-                               const float (&key_norm)[N]) {
-  float query[N];
-  load_floats<N>(from.query, from.in, query);
-  const bool before = kRows > 1 && earlier.own != Earlier<N>::kNone;
-  if (!appends && !before) {
-    prepare_query<N>(a, memory, query_norm, query);
-    return;
-  }
-  float key[N], value[N];
-  const uint64_t back = before ? uint64_t{earlier.own + 1} * a.kv_heads * Form<N>::kDim : 0;
-  load_floats<N>(from.key - back, true, key);
-  load_floats<N>(from.value - back, true, value);
-  prepare_query<N>(a, memory, query_norm, query);
-  if (!before) {
-    append<N>(a, share, memory, key_norm, key, value);
-    return;
-  }
-  prepare_head<N>(a, key_norm, earlier.turn(earlier.own), 1, key);
-  __syncwarp();  // the cosines and sines have been read
-  store_packed<N>(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * N, key);
-  store_packed<N>(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * N, value);
 }
 
 // A warp's work, once the query heads are in shared memory.
@@ -339,11 +241,17 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
 }
 
 bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0; }
+// Of a sequence, in the kernel that serves a bucket.
+uint32_t most_rows(const swy_bucket& bucket) {
+  return one_row_each(bucket) ? 1 : bucket.rows <= kFewRows ? kFewRows : kMostRows;
+}
 
 template <int N>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
-  if (one_row_each(r.bucket())) return record_form<N, 1>(r, a, cut, rows);
-  return rows <= kFewRows ? record_form<N, kFewRows>(r, a, cut, rows) : record_form<N, kMostRows>(r, a, cut, rows);
+  const uint32_t most = most_rows(r.bucket());
+  return most == 1          ? record_form<N, 1>(r, a, cut, rows)
+         : most == kFewRows ? record_form<N, kFewRows>(r, a, cut, rows)
+                            : record_form<N, kMostRows>(r, a, cut, rows);
 }
 
 swy_status record(const Recording& r) {
@@ -377,7 +285,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t rows = one_row_each(bucket) ? 1 : kMostRows;
+  const uint32_t rows = most_rows(bucket);
   const uint32_t needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim, rows)
                           : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, rows)
                                               : memory_bytes<8>(a.rotary_dim, rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device functions of attention.decode for tiles of keys and values, for heads, and for results of other blocks
+// Device functions of attention.decode for tiles of keys and values, and for results of other blocks
 // (attention_decode.cu explains how they work together).
 #pragma once
 
@@ -8,92 +8,6 @@
 namespace gpu {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-
-// ---- the row's own heads
-
-// N consecutive floats.
-template <int N>
-__device__ inline void load_floats(const float* from, bool in, float (&x)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) x[i] = 0;
-  if (in) load_kv<N>(from, x);
-}
-
-// N elements in bf16, aligned to their size.
-template <int N>
-__device__ inline void store_packed(void* to, const float (&x)[N]) {
-  uint32_t w[N / 2];
-#pragma unroll
-  for (int i = 0; i < N / 2; ++i) w[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
-  if constexpr (N == 8) {
-    *static_cast<uint4*>(to) = make_uint4(w[0], w[1], w[2], w[3]);
-  } else if constexpr (N == 4) {
-    *static_cast<uint2*>(to) = make_uint2(w[0], w[1]);
-  } else {
-    *static_cast<uint32_t*>(to) = w[0];
-  }
-}
-
-// Norms and rotates a head; a lane has N of its elements. turn: cosine and sine per pair of elements, shared memory.
-template <int N>
-__device__ inline void prepare_head(const Attention& a, const float (&norm)[N], const float2* turn, float factor,
-                                    float (&x)[N]) {
-  const uint32_t lane = threadIdx.x % 32, lanes = a.rotary / 2 / N;  // between the elements of a pair
-  const bool lower = lane < lanes, turns = lane < 2 * lanes;
-  const uint32_t other = lower ? lane + lanes : lane - lanes;
-  const float2* mine = turn + (turns ? (lower ? lane : other) * N : 0);
-  float squares = 0;
-#pragma unroll
-  for (int i = 0; i < N; ++i) squares = fmaf(x[i], x[i], squares);
-  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(32 * N) + a.eps) * factor;
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    const float y = x[i] * scale * norm[i], z = __shfl_sync(kAll, y, other);
-    const float2 t = turns ? mine[i] : make_float2(1, 0);
-    x[i] = turns ? fmaf(y, t.x, z * (lower ? -t.y : t.y)) : y;
-  }
-}
-
-// The cosine and sine of a position for pair i of elements.
-__device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32_t i) {
-  const double turns = position * a.turns[i];  // the fraction of a turn is exact
-  float s, c;
-  sincospif(static_cast<float>(2 * (turns - rint(turns))), &s, &c);
-  return make_float2(c, s);
-}
-
-// Rows of the step that belong to the block's sequence and lie before the block's row: row 0 is the one just before it.
-// Their keys and values are not in their pages yet, or are being written there by other blocks. So each block makes
-// those that it needs: one row per warp, from the last warp but one downwards.
-template <int N>
-struct Earlier {
-  char* base;
-  uint32_t count, own;  // own: the row of this warp; kNone: none
-
-  static constexpr uint32_t kNone = 0xffffffffu;
-
-  __device__ char* key(uint32_t i) const { return base + i * (4 * Form<N>::kDim); }
-  __device__ char* value(uint32_t i) const { return key(i) + 2 * Form<N>::kDim; }
-  // Of a row whose key and value are not there yet.
-  __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i)); }
-
-  __device__ Earlier(const Attention& a, const Share& share, char* memory, uint32_t rows_before, uint32_t most)
-      : base(memory + memory_bytes<N>(a.rotary, 1)), count(min(rows_before, most)) {
-    const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
-    own = i < count && position >= share.first && position < share.last ? i : kNone;
-    for (uint32_t u = threadIdx.x; u < count * (a.rotary / 2); u += kThreads) {
-      const uint32_t row = u / (a.rotary / 2), pair = u % (a.rotary / 2);
-      turn(row)[pair] = make_turn(a, share.context - 2 - row, pair);
-    }
-  }
-  // Copies their keys or values into a tile that ends `left` positions before the block's row does.
-  __device__ void put(uint32_t stage, uint32_t left, bool values, uint32_t part) const {
-    for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t row = left - 2 - i;  // in the tile, if it is small
-      if (row < kTile) put_own<N>(stage, row, (values ? value(i) : key(i)) + part * Form<N>::kOfStage * 128);
-    }
-  }
-};
 
 // ---- a tile: products m16n8k16, whose rows and columns a thread has by g = lane / 4 and t = lane % 4
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "boxes.cuh"
+#include "pin.cuh"
 #include "quad_rows.cuh"
 
 namespace gpu {
@@ -46,17 +47,8 @@ __device__ inline Operand make_operand(const float (&v)[8], float factor) {
   return make_operand(make_piece(v), factor);
 }
 
-// ---- shared memory by its address, computed before the wait and kept: the compiler would compute it again
+// ---- shared memory by its address, computed before the wait and kept (pin.cuh)
 
-template <class T>
-__device__ inline void pin(T& x) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  if constexpr (sizeof(T) == 4) {
-    asm volatile("" : "+r"(x));
-  } else {
-    asm volatile("" : "+l"(x));
-  }
-}
 __device__ inline float shared_float(uint32_t at) {
   float v;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "common/device_code.cuh"
+#include "common/pin.cuh"
 #include "common/stamps.cuh"
 #include "common/wgmma.cuh"
 #include "host/kernels.h"
@@ -43,8 +44,7 @@ __host__ __device__ constexpr uint32_t head_staging_bytes(uint32_t n) { return k
 // at once have no bank conflicts.
 __device__ inline uint32_t head_id(uint32_t g) { return g % 2 * 4 + g / 2; }
 
-// Shared memory by its address, which is computed once and kept.
-__device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)); }
+// Shared memory by its address, which is computed once and kept (pin.cuh).
 __device__ inline uint4 read_piece(uint32_t at) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

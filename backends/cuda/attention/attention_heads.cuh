@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device functions of attention.decode for the heads of a block's row (attention_decode.cu explains how they work
+// together): its query heads, normed and rotated; its key and value, which are also appended to their page; and those
+// of the sequence's earlier rows of the step.
+#pragma once
+
+#include "attention_ring.cuh"
+#include "common/pin.cuh"
+
+namespace gpu {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// N consecutive floats.
+template <int N>
+__device__ inline void load_floats(const float* from, bool in, float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = 0;
+  if (in) load_kv<N>(from, x);
+}
+
+// N elements in bf16, aligned to their size.
+template <int N>
+__device__ inline void store_packed(void* to, const float (&x)[N]) {
+  uint32_t w[N / 2];
+#pragma unroll
+  for (int i = 0; i < N / 2; ++i) w[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
+  if constexpr (N == 8) {
+    *static_cast<uint4*>(to) = make_uint4(w[0], w[1], w[2], w[3]);
+  } else if constexpr (N == 4) {
+    *static_cast<uint2*>(to) = make_uint2(w[0], w[1]);
+  } else {
+    *static_cast<uint32_t*>(to) = w[0];
+  }
+}
+
+// Norms and rotates a head; a lane has N of its elements. turn: cosine and sine per pair of elements, shared memory.
+template <int N>
+__device__ inline void prepare_head(const Attention& a, const float (&norm)[N], const float2* turn, float factor,
+                                    float (&x)[N]) {
+  const uint32_t lane = threadIdx.x % 32, lanes = a.rotary / 2 / N;  // between the elements of a pair
+  const bool lower = lane < lanes, turns = lane < 2 * lanes;
+  const uint32_t other = lower ? lane + lanes : lane - lanes;
+  const float2* mine = turn + (turns ? (lower ? lane : other) * N : 0);
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) squares = fmaf(x[i], x[i], squares);
+  const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(32 * N) + a.eps) * factor;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const float y = x[i] * scale * norm[i], z = __shfl_sync(kAll, y, other);
+    const float2 t = turns ? mine[i] : make_float2(1, 0);
+    x[i] = turns ? fmaf(y, t.x, z * (lower ? -t.y : t.y)) : y;
+  }
+}
+
+// The cosine and sine of a position for pair i of elements.
+__device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32_t i) {
+  const double turns = position * a.turns[i];  // the fraction of a turn is exact
+  float s, c;
+  sincospif(static_cast<float>(2 * (turns - rint(turns))), &s, &c);
+  return make_float2(c, s);
+}
+
+// Rows of the step that belong to the block's sequence and lie before the block's row: row 0 is the one just before it.
+// Their keys and values are not in their pages yet, or are being written there by other blocks. So each block makes
+// those that it needs: one row per warp, from the last warp but one downwards.
+template <int N>
+struct Earlier {
+  char* base;
+  uint32_t count, own;  // own: the row of this warp; kNone: none
+
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  __device__ char* key(uint32_t i) const { return base + i * (4 * Form<N>::kDim); }
+  __device__ char* value(uint32_t i) const { return key(i) + 2 * Form<N>::kDim; }
+  // Of a row whose key and value are not there yet.
+  __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i)); }
+
+  __device__ Earlier(const Attention& a, const Share& share, char* memory, uint32_t rows_before, uint32_t most)
+      : base(memory + memory_bytes<N>(a.rotary, 1)), count(min(rows_before, most)) {
+    const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
+    own = i < count && position >= share.first && position < share.last ? i : kNone;
+    for (uint32_t u = threadIdx.x; u < count * (a.rotary / 2); u += kThreads) {
+      const uint32_t row = u / (a.rotary / 2), pair = u % (a.rotary / 2);
+      turn(row)[pair] = make_turn(a, share.context - 2 - row, pair);
+    }
+  }
+  // Copies their keys or values into a tile that ends `left` positions before the block's row does.
+  __device__ void put(uint32_t stage, uint32_t left, bool values, uint32_t part) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t row = left - 2 - i;  // in the tile, if it is small
+      if (row < kTile) put_own<N>(stage, row, (values ? value(i) : key(i)) + part * Form<N>::kOfStage * 128);
+    }
+  }
+};
+
+// Index of a block's row and group of query heads, and of their KV head, over all rows.
+struct OwnHeads {
+  uint32_t count;
+  uint64_t query, kv;
+
+  __device__ explicit OwnHeads(const Attention& a) {
+    const uint32_t row = blockIdx.z, kv_head = blockIdx.y / a.groups;
+    const uint32_t first = kv_head * a.per_kv() + blockIdx.y % a.groups * kHeads;
+    count = min(kHeads, (kv_head + 1) * a.per_kv() - first);
+    query = uint64_t{row} * a.heads + first, kv = uint64_t{row} * a.kv_heads + kv_head;
+  }
+};
+
+// Elements of a norm's weight, with its bias.
+template <int N>
+__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
+}
+
+// Stores a query head in shared memory.
+template <int N>
+__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
+                                     float (&x)[N]) {
+  prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
+  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
+}
+
+// Stores the row's own key and value in shared memory and in their page.
+template <int N>
+__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
+                              float (&key)[N], const float (&value)[N]) {
+  const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
+  prepare_head<N>(a, norm, memory.small().turn, 1, key);
+  store_packed<N>(memory.own(false) + lane * 2 * N, key);
+  store_packed<N>(memory.own(true) + lane * 2 * N, value);
+  if (blockIdx.y % a.groups != 0) return;
+  const uint32_t page = share.table[position >> share.shift];
+  auto* pages = static_cast<uint16_t*>(a.pages) + lane * N;
+  store_packed<N>(pages + uint64_t{share.row(page, false, position)} * Form<N>::kDim, key);
+  store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
+}
+
+// Where a lane's elements of its warp's query head and of the row's own key and value are read.
+template <int N>
+struct Sources {
+  const float *query, *key, *value;
+  bool in;  // the warp has a head
+
+  __device__ Sources(const Attention& a, const OwnHeads& own) {
+    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
+    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
+    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
+    in = warp < own.count;
+    pin(query), pin(key), pin(value);
+  }
+};
+
+// Heads of the row. In the block that has the row's position also its key and value, by the last warp; and those of an
+// earlier row by the warp that has one.
+template <int N, uint32_t kRows>
+__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
+                               const Earlier<N>& earlier, bool appends, const float (&query_norm)[N],
+                               const float (&key_norm)[N]) {
+  float query[N];
+  load_floats<N>(from.query, from.in, query);
+  const bool before = kRows > 1 && earlier.own != Earlier<N>::kNone;
+  if (!appends && !before) {
+    prepare_query<N>(a, memory, query_norm, query);
+    return;
+  }
+  float key[N], value[N];
+  const uint64_t back = before ? uint64_t{earlier.own + 1} * a.kv_heads * Form<N>::kDim : 0;
+  load_floats<N>(from.key - back, true, key);
+  load_floats<N>(from.value - back, true, value);
+  prepare_query<N>(a, memory, query_norm, query);
+  if (!before) {
+    append<N>(a, share, memory, key_norm, key, value);
+    return;
+  }
+  prepare_head<N>(a, key_norm, earlier.turn(earlier.own), 1, key);
+  __syncwarp();  // the cosines and sines have been read
+  store_packed<N>(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * N, key);
+  store_packed<N>(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * N, value);
+}
+
+#endif
+
+}  // namespace gpu
