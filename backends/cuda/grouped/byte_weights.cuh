@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of bytes.cuh: which rows a thread has, their factors, and first operands of products.
+// What products of bytes share (bytes.cuh, scaled_bytes.cuh), and weights of bytes.cuh: which rows a thread has, their
+// factors, and first operands of products.
 #pragma once
 
 #include "bytes.h"
 #include "common/device_code.cuh"
+#include "common/matrix.cuh"
 #include "common/tiles.cuh"
 #include "common/wgmma.cuh"
-#include "grouped_pipe.cuh"
+#include "grouped.cuh"
 
 namespace gpu {
 
@@ -23,6 +25,57 @@ __device__ inline uint32_t byte_row_of(uint32_t g, uint32_t h) {
 template <RowOrder kOrder>
 __device__ inline uint32_t byte_row(uint32_t h) {
   return byte_row_of<kOrder>(threadIdx.x % 32 / 4, h);
+}
+
+// Where in a stage this thread reads its two rows' quants, of the stage's first group.
+template <RowOrder kOrder>
+__device__ __forceinline__ void quants_of_rows(uint32_t (&quants)[2]) {
+  const uint32_t t = threadIdx.x % 4;
+#pragma unroll
+  for (uint32_t h = 0; h < 2; ++h) {
+    const uint32_t row = byte_row<kOrder>(h);
+    quants[h] = row * kBoxBytes + ((t / 2) ^ (row % 8)) * 16 + t % 2 * 8;
+  }
+  keep(quants);
+}
+
+// Scales of this thread's two rows of activations, at an address.
+__device__ inline float2 load_scales(uint32_t at) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
+  return v;
+}
+
+// From the sums of two rows of a weight and two of activations, of[2 h + e], those of one row of activations: v[h] has
+// two in bf16, of which those of the other h are the neighbours. four_columns has all four in the order of the columns.
+__device__ __forceinline__ void transpose_results(const float* of, uint32_t (&v)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const __nv_bfloat162 two = __floats2bfloat162_rn(of[h * 2], of[h * 2 + 1]);
+    v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
+  }
+}
+__device__ __forceinline__ uint2 four_columns(const uint32_t (&v)[2]) {
+  return make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
+}
+
+// As produce; one thread of each warp with a part has work. kScalesOfWeights: whether the warp for scales has one.
+template <class Pipe, class Work>
+__device__ inline void produce_bytes(Pipe& p, const Work& work, bool waits) {
+  if (threadIdx.x % 32 != 0) return;
+  const auto part = static_cast<Producer>((threadIdx.x - kByteConsumers) / 32);
+  const uint64_t policy = cache_policy(Work::kReadOnce);
+  if constexpr (Pipe::kScalesOfWeights) {
+    if (part == Producer::scales) return produce_weight_scales(p, work);
+  }
+  if (part == Producer::first_half) return produce_stages<Producer::first_half>(p, work, policy);
+  if (part == Producer::second_half) return produce_stages<Producer::second_half>(p, work, policy);
+  if (!Pipe::kScalesOfWeights && part != Producer::activations) return;
+  if (waits) {
+    depend();
+    release_next();
+  }
+  produce_stages<Producer::activations>(p, work, policy);
 }
 
 // f of a scale; below zero it may not be -256, since a byte ends at 127.
@@ -124,15 +177,7 @@ template <RowOrder kOrder>
 struct ByteRowsOfWeight {
   uint32_t quants[2];  // [h]
 
-  __device__ ByteRowsOfWeight() {
-    const uint32_t t = threadIdx.x % 4;
-#pragma unroll
-    for (uint32_t h = 0; h < 2; ++h) {
-      const uint32_t row = byte_row<kOrder>(h);
-      quants[h] = row * kBoxBytes + ((t / 2) ^ (row % 8)) * 16 + t % 2 * 8;
-    }
-    keep(quants);
-  }
+  __device__ ByteRowsOfWeight() { quants_of_rows<kOrder>(quants); }
   // The first operands [step] of a stage's group of 64 elements. factors: of both rows.
   __device__ void load(const char* stage, uint32_t group, uint32_t factors, uint32_t (&a)[2][4]) const {
 #pragma unroll

@@ -24,6 +24,7 @@ namespace gpu {
 #ifdef SWY_HOPPER
 
 struct BytePipe {
+  static constexpr bool kScalesOfWeights = false;  // consumers copy them (Factors)
   char* memory;
   uint32_t base, stage_bytes, stages, changes, factors, barriers;  // factors: of this warp; barriers: an address
   uint32_t slot = 0, phase = 0, scale_slot = 0;
@@ -90,29 +91,7 @@ __device__ inline void produce_stages(BytePipe& p, const Work& work, uint64_t po
   }
 }
 
-// As produce; one thread of three warps has work.
-template <class Work>
-__device__ inline void produce_bytes(BytePipe& p, const Work& work, bool waits) {
-  if (threadIdx.x % 32 != 0) return;
-  const auto part = static_cast<Producer>((threadIdx.x - kByteConsumers) / 32);
-  const uint64_t policy = cache_policy(Work::kReadOnce);
-  if (part == Producer::first_half) return produce_stages<Producer::first_half>(p, work, policy);
-  if (part == Producer::second_half) return produce_stages<Producer::second_half>(p, work, policy);
-  if (part != Producer::activations) return;
-  if (waits) {
-    depend();
-    release_next();
-  }
-  produce_stages<Producer::activations>(p, work, policy);
-}
-
 // ---- products
-
-__device__ inline float2 load_scales(uint32_t at) {
-  float2 v;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
-  return v;
-}
 
 // Shifts sums of the previous stages where a stage's activations have another scale. changes: of the tile's rows.
 template <int N>

@@ -20,24 +20,25 @@
 #include "grouped.cuh"
 #include "scaled_byte_rows.cuh"
 
-namespace gpu::scaled {
+namespace gpu {
 
 #ifdef SWY_HOPPER
 
 constexpr uint32_t kIntegerBits = 0x4b400000;
 constexpr float kIntegerBase = 12582912.0f;
 
-struct BytePipe {
+struct ScaledBytePipe {
+  static constexpr bool kScalesOfWeights = true;
   char* memory;
   uint32_t base, stages, scale_slot_bytes, scales, staging, barriers;
   uint32_t slot = 0, phase = 0, scale_slot = 0, scale_phase = 0;
 
-  __device__ BytePipe(char* shared, const ByteShape& s) {
+  __device__ ScaledBytePipe(char* shared, const ScaledByteShape& s) {
     memory = shared + (1024 - shared_at(shared) % 1024) % 1024;
     base = shared_at(memory);
     stages = s.stages;
     scale_slot_bytes = s.scale_slot;
-    scales = stages * kByteStage;
+    scales = stages * kScaledByteStage;
     staging = scales + kScaleSlots * scale_slot_bytes;
     barriers = base + staging + s.staging;
     if (threadIdx.x == 0) {
@@ -84,7 +85,7 @@ __device__ inline void each_tile(const Work& work, Each each) {
 
 // The scales of a tile's weights. Rows past the end are none of the product's.
 template <class Work>
-__device__ inline void produce_weight_scales(BytePipe& p, const Work& work) {
+__device__ inline void produce_weight_scales(ScaledBytePipe& p, const Work& work) {
   each_tile(work, [&](const GroupedTile& t) {
     barrier_wait(p.scales_empty(p.scale_slot), p.scale_phase ^ 1);
     const uint32_t row_bytes = t.w0->groups * 2, barrier = p.scales_full(p.scale_slot);
@@ -104,23 +105,23 @@ __device__ inline void produce_weight_scales(BytePipe& p, const Work& work) {
 // Planes of a stage: the inverse of each scale in it, the scale before the first, and then those in it. Where the row
 // ends earlier, the last scale is repeated, which changes nothing.
 template <class Work>
-__device__ inline void ask_bytes(const BytePipe& p, const Work& work, const GroupedTile& t, uint32_t stage, uint32_t to,
-                                 uint32_t barrier) {
+__device__ inline void ask_bytes(const ScaledBytePipe& p, const Work& work, const GroupedTile& t, uint32_t stage,
+                                 uint32_t to, uint32_t barrier) {
   constexpr uint32_t kPlanes = 2 / Work::kScaledSpans;
   const uint32_t spans = (groups_of(t, stage) + 1) / 2, bytes = t.groups * 32;
   for (uint32_t i = 0; i < spans; ++i) {
-    copy_in(to + kByteWeights + i * kByteRows * kSpan, t.x + (stage * 2 + i) * t.span_stride, t.groups * kBytePanel,
-            barrier);
+    copy_in(to + kByteWeights + i * kScaledByteRows * kSpan, t.x + (stage * 2 + i) * t.span_stride,
+            t.groups * kBytePanel, barrier);
   }
-  const uint32_t first = stage * kPlanes, last = first + (kPlanes == 1 ? 0 : spans - 1), at = to + kByteScaleAt;
+  const uint32_t first = stage * kPlanes, last = first + (kPlanes == 1 ? 0 : spans - 1), at = to + kScaledByteScaleAt;
 #pragma unroll
   for (uint32_t i = 0; i < kPlanes; ++i) {
-    copy_in(at + i * kByteScales, work.scales().inverse + work.scale_at(t, min(first + i, last)), bytes, barrier);
+    copy_in(at + i * kScaledBytePlane, work.scales().inverse + work.scale_at(t, min(first + i, last)), bytes, barrier);
   }
 #pragma unroll
   for (uint32_t i = 0; i <= kPlanes; ++i) {
     const uint32_t n = first + i == 0 ? 0 : min(first + i - 1, last);
-    copy_in(at + (kPlanes + i) * kByteScales, work.scales().scale + work.scale_at(t, n), bytes, barrier);
+    copy_in(at + (kPlanes + i) * kScaledBytePlane, work.scales().scale + work.scale_at(t, n), bytes, barrier);
   }
 }
 template <class Work>
@@ -130,12 +131,12 @@ __device__ inline uint32_t stage_bytes(const GroupedTile& t, uint32_t stage) {
 }
 
 template <Producer kPart, class Work>
-__device__ inline void produce_stages(BytePipe& p, const Work& work, uint64_t policy) {
+__device__ inline void produce_stages(ScaledBytePipe& p, const Work& work, uint64_t policy) {
   each_tile(work, [&](const GroupedTile& t) {
     const uint32_t stages = stages_of(t);
     for (uint32_t stage = 0; stage < stages; ++stage) {
       barrier_wait(p.empty(p.slot), p.phase ^ 1);
-      const uint32_t to = p.base + p.slot * kByteStage, barrier = p.full(p.slot);
+      const uint32_t to = p.base + p.slot * kScaledByteStage, barrier = p.full(p.slot);
       if (kPart == Producer::activations) {
         ask_bytes(p, work, t, stage, to, barrier);
       } else if (kPart == Producer::first_half) {
@@ -149,43 +150,15 @@ __device__ inline void produce_stages(BytePipe& p, const Work& work, uint64_t po
   });
 }
 
-// As produce; one thread of each warp has work.
-template <class Work>
-__device__ inline void produce_bytes(BytePipe& p, const Work& work, bool waits) {
-  if (threadIdx.x % 32 != 0) return;
-  const auto part = static_cast<Producer>((threadIdx.x - kByteConsumers) / 32);
-  const uint64_t policy = cache_policy(Work::kReadOnce);
-  if (part == Producer::scales) return produce_weight_scales(p, work);
-  if (part == Producer::first_half) return produce_stages<Producer::first_half>(p, work, policy);
-  if (part == Producer::second_half) return produce_stages<Producer::second_half>(p, work, policy);
-  if (waits) {
-    depend();
-    release_next();
-  }
-  produce_stages<Producer::activations>(p, work, policy);
-}
-
 // ---- products
-
-__device__ inline float2 load_scales(uint32_t at) {
-  float2 v;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
-  return v;
-}
 
 // Where this thread reads its two rows' quants, and its first operands.
 template <RowOrder kOrder>
-struct ByteRowsOfWeight {
+struct ScaledByteRowsOfWeight {
   uint32_t quants[2], flip;  // [h]
 
-  __device__ ByteRowsOfWeight() {
-    const uint32_t t = threadIdx.x % 4;
-#pragma unroll
-    for (uint32_t h = 0; h < 2; ++h) {
-      const uint32_t row = byte_row<kOrder>(h);
-      quants[h] = row * kBoxBytes + ((t / 2) ^ (row % 8)) * 16 + t % 2 * 8;
-    }
-    keep(quants);
+  __device__ ScaledByteRowsOfWeight() {
+    quants_of_rows<kOrder>(quants);
     asm volatile("mov.b32 %0, 0x80808080;" : "=r"(flip));
   }
   // The first operands [step] of a stage's group of 64 elements.
@@ -224,7 +197,7 @@ __device__ inline float nth_scale(uint2 four, uint32_t u) {
 }
 
 template <int N>
-struct ByteSums {
+struct ScaledByteSums {
   uint32_t sums[N / 2];
   float scale[2] = {0, 0};  // of the group whose products are in `sums`
 
@@ -254,12 +227,12 @@ struct ByteSums {
 
 // acc = a tile's product.
 template <int N, class Work>
-__device__ inline void multiply_bytes(BytePipe& p, const GroupedTile& tile, float (&acc)[N / 2]) {
+__device__ inline void multiply_scaled_bytes(ScaledBytePipe& p, const GroupedTile& tile, float (&acc)[N / 2]) {
   constexpr uint32_t kFresh = Work::kScaledSpans * 2, kPlanes = 4 / kFresh;  // groups with a scale; scales in a stage
   const uint32_t lane = threadIdx.x % 32, stages = stages_of(tile);
-  const ByteRowsOfWeight<Work::kOrder> rows;
+  const ScaledByteRowsOfWeight<Work::kOrder> rows;
   uint32_t a[2][2][4];  // of alternate groups
-  ByteSums<N> s;
+  ScaledByteSums<N> s;
 #pragma unroll
   for (int i = 0; i < N / 2; ++i) acc[i] = 0, s.sums[i] = 0;
   barrier_wait(p.scales_full(p.scale_slot), p.scale_phase);
@@ -272,8 +245,8 @@ __device__ inline void multiply_bytes(BytePipe& p, const GroupedTile& tile, floa
   uint32_t previous = 0, last = 0;  // slot; the plane of the last scale
   for (uint32_t stage = 0; stage < stages; ++stage) {
     barrier_wait(p.full(p.slot), p.phase);
-    const uint32_t at = p.base + p.slot * kByteStage, groups = groups_of(tile, stage);
-    const char* memory = p.memory + p.slot * kByteStage;
+    const uint32_t at = p.base + p.slot * kScaledByteStage, groups = groups_of(tile, stage);
+    const char* memory = p.memory + p.slot * kScaledByteStage;
     const uint64_t x = rows_descriptor(at + kByteWeights, kBytePanel);
     const uint2 four[2] = {weight_scales(scales[0], *tile.w0, stage, groups),
                            weight_scales(scales[1], *tile.w0, stage, groups)};
@@ -288,18 +261,18 @@ __device__ inline void multiply_bytes(BytePipe& p, const GroupedTile& tile, floa
       // The products of the previous stage are done.
       if (u == 0 && stage != 0 && lane == 0) barrier_arrive(p.empty(previous));
       if (u % kFresh == 0) {
-        const uint32_t inverse = at + kByteScaleAt + u / kFresh * kByteScales;
+        const uint32_t inverse = at + kScaledByteScaleAt + u / kFresh * kScaledBytePlane;
         s.add(acc, 0, 0);
-        s.begin(acc, inverse, inverse + kPlanes * kByteScales, next[0], next[1]);
-        last = inverse + (kPlanes + 1) * kByteScales;
+        s.begin(acc, inverse, inverse + kPlanes * kScaledBytePlane, next[0], next[1]);
+        last = inverse + (kPlanes + 1) * kScaledBytePlane;
       } else {
         s.add(acc, next[0], next[1]);
       }
       s.scale[0] = next[0], s.scale[1] = next[1];
       keep(s.sums);
       products_begin();
-      byte_product<N>(s.sums, a[u % 2][0], x + u / 2 * (kByteRows * kSpan / 16) + u % 2 * 4);
-      byte_product<N>(s.sums, a[u % 2][1], x + u / 2 * (kByteRows * kSpan / 16) + u % 2 * 4 + 2);
+      byte_product<N>(s.sums, a[u % 2][0], x + u / 2 * (kScaledByteRows * kSpan / 16) + u % 2 * 4);
+      byte_product<N>(s.sums, a[u % 2][1], x + u / 2 * (kScaledByteRows * kSpan / 16) + u % 2 * 4 + 2);
       products_commit();
     }
     previous = p.slot;
@@ -323,28 +296,29 @@ __device__ inline void multiply_bytes(BytePipe& p, const GroupedTile& tile, floa
 
 // As consume_class.
 template <int N, class Work>
-__device__ inline uint32_t consume_bytes(BytePipe& p, const Work& work, uint32_t i, uint32_t end) {
+__device__ inline uint32_t consume_scaled_bytes(ScaledBytePipe& p, const Work& work, uint32_t i, uint32_t end) {
   uint4 next = i < end ? work.entry(i) : uint4{};
   for (; i < end; i += gridDim.x) {
     const GroupedTile tile = work.tile(i, next);
     if (i + gridDim.x < end) next = work.entry(i + gridDim.x);
     if (tile.groups == 0) continue;
     float acc[N / 2];
-    multiply_bytes<N, Work>(p, tile, acc);
+    multiply_scaled_bytes<N, Work>(p, tile, acc);
     work.template store_bytes<N>(p, tile, acc);
   }
   return i;
 }
 
-// As grouped_product, with work as there, for up to kByteRows rows, and
+// As grouped_product, with work as there, for up to kScaledByteRows rows, and
 //   kScaledSpans      spans that share a scale of the activations: 1 or 2
 //   scales(), scale_at(tile, n)       where the scales of a tile's rows in the nth such spans are
 //   store_bytes<N>(pipe, tile, acc)   instead of store; acc as byte_row says
 // A tile's `end` counts groups of 64 elements.
 template <class Work>
-__device__ inline void product_of_bytes(const Work& work, const ByteShape& shape, char* shared, bool waited = false) {
+__device__ inline void product_of_scaled_bytes(const Work& work, const ScaledByteShape& shape, char* shared,
+                                               bool waited = false) {
   static_assert(Work::kScaledSpans == 1 || Work::kScaledSpans == 2);
-  BytePipe p(shared, shape);
+  ScaledBytePipe p(shared, shape);
   if (Work::kWaits == Waits::first) depend();
   if (Work::kWaits == Waits::first || waited) release_next();
   if (threadIdx.x >= kByteConsumers) {
@@ -354,20 +328,20 @@ __device__ inline void product_of_bytes(const Work& work, const ByteShape& shape
   }
   more_registers<112>();
   if constexpr (Work::kRows != 0) {
-    consume_bytes<Work::kRows>(p, work, blockIdx.x, work.total());
+    consume_scaled_bytes<Work::kRows>(p, work, blockIdx.x, work.total());
   } else {  // there are no products of five and of seven groups
-    const uint32_t lane = threadIdx.x % 32, totals = lane <= kByteRows / 8 ? work.total(lane) : 0;
+    const uint32_t lane = threadIdx.x % 32, totals = lane <= kScaledByteRows / 8 ? work.total(lane) : 0;
     const auto from = [&](int groups) { return __shfl_sync(kAll, totals, groups); };
-    uint32_t i = consume_bytes<64>(p, work, blockIdx.x, from(7));
-    i = consume_bytes<48>(p, work, i, from(5));
-    i = consume_bytes<32>(p, work, i, from(4));
-    i = consume_bytes<24>(p, work, i, from(3));
-    i = consume_bytes<16>(p, work, i, from(2));
-    consume_bytes<8>(p, work, i, from(1));
+    uint32_t i = consume_scaled_bytes<64>(p, work, blockIdx.x, from(7));
+    i = consume_scaled_bytes<48>(p, work, i, from(5));
+    i = consume_scaled_bytes<32>(p, work, i, from(4));
+    i = consume_scaled_bytes<24>(p, work, i, from(3));
+    i = consume_scaled_bytes<16>(p, work, i, from(2));
+    consume_scaled_bytes<8>(p, work, i, from(1));
   }
   work.finish();
 }
 
 #endif  // SWY_HOPPER
 
-}  // namespace gpu::scaled
+}  // namespace gpu

@@ -195,14 +195,10 @@ struct DownBytes : DownWork<1> {
     for (int n = 0; n < N / 8; ++n, to += uint64_t{p.m.hidden} * 8) {
       float of[4];
       sums.four(n, of);
-      uint32_t v[2];  // of h: two rows of the tile, of which those of the other h are the neighbours
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(of[h * 2], of[h * 2 + 1]);
-        v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
-      }
+      uint32_t v[2];
+      transpose_results(of, v);
       if (n * 8 >= left) continue;
-      *reinterpret_cast<uint2*>(to) = make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
+      *reinterpret_cast<uint2*>(to) = four_columns(v);
     }
   }
 };

@@ -2,30 +2,30 @@
 // Kernels of MOE for many rows on Hopper with activations as bytes and few rows an expert (scaled_bytes.cuh): those of
 // moe_grouped.cuh, but for
 //
-//   gather_bytes   x as panels of bytes, in sorted order, with scales
-//   gate_up_bytes  h = silu(gate) * up, likewise
-//   down_bytes
+//   gather_scaled_bytes   x as panels of bytes, in sorted order, with scales
+//   gate_up_scaled_bytes  h = silu(gate) * up, likewise
+//   down_scaled_bytes
 #pragma once
 
 #include "grouped/scaled_bytes.cuh"
 #include "moe_grouped.cuh"
 
-namespace gpu::scaled {
+namespace gpu {
 
-struct ByteMixture {
-  GroupedMixture g;     // x and h: panels of bytes
-  ByteScales x_scales;  // [spans of hidden / kScaledSpansOfX][rows of groups]
-  ByteScales h_scales;  // [spans of width][rows of groups]
+struct ScaledByteMixture {
+  GroupedMixture g;           // x and h: panels of bytes
+  ScaledByteScales x_scales;  // [spans of hidden / kScaledSpansOfX][rows of groups]
+  ScaledByteScales h_scales;  // [spans of width][rows of groups]
 };
 
 constexpr uint32_t kScaledSpansOfX = 2;
 constexpr uint32_t kGathered = 2048;             // elements of a row that a block converts at once
 constexpr uint32_t kStagedRow = kSpan * 2 + 16;  // bytes: lanes that write together have no bank conflicts
-constexpr uint32_t kGateUpStaging = kByteRows * (kStagedRow + kSpan);  // a tile's rows in bf16, and as bytes
+constexpr uint32_t kGateUpStaging = kScaledByteRows * (kStagedRow + kSpan);  // a tile's rows in bf16, and as bytes
 
 // blockIdx.x: row. As gather.
 static __global__ void __launch_bounds__(256)
-    gather_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
+    gather_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const swy_step* step) {
   __shared__ uint32_t to[kMostSlots];
   __shared__ float scratch[32];
   __shared__ uint4 bytes[kGathered / 16];
@@ -82,11 +82,12 @@ static __global__ void __launch_bounds__(256)
 
 #ifdef SWY_HOPPER
 
-struct GateUpBytes : GateUpWork<1> {
+struct ScaledGateUpBytes : GateUpWork<1> {
   static constexpr uint32_t kScaledSpans = kScaledSpansOfX;
-  const ByteMixture& b;
+  const ScaledByteMixture& b;
 
-  __device__ GateUpBytes(const ByteMixture& mixture, const GateUpWeights& weights, uint32_t part, uint32_t of)
+  __device__ ScaledGateUpBytes(const ScaledByteMixture& mixture, const GateUpWeights& weights, uint32_t part,
+                               uint32_t of)
       : GateUpWork<1>{{}, mixture.g, weights, part, of}, b(mixture) {}
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     GroupedTile t = GateUpWork<1>::tile(i, of);
@@ -95,15 +96,15 @@ struct GateUpBytes : GateUpWork<1> {
     t.span_stride = uint64_t{p.groups} * kBytePanel;
     return t;
   }
-  __device__ const ByteScales& scales() const { return b.x_scales; }
+  __device__ const ScaledByteScales& scales() const { return b.x_scales; }
   __device__ uint64_t scale_at(const GroupedTile& t, uint32_t n) const {
     return (uint64_t{n} * p.groups + t.what.x) * 8;
   }
   // By way of bf16 in shared memory, so that 16 lanes have a row.
   template <int N>
-  __device__ void store_bytes(const BytePipe& pipe, const GroupedTile& tile, float (&acc)[N / 2]) const {
+  __device__ void store_bytes(const ScaledBytePipe& pipe, const GroupedTile& tile, float (&acc)[N / 2]) const {
     char* rows = pipe.memory + pipe.staging;
-    uint8_t* panels = reinterpret_cast<uint8_t*>(rows) + kByteRows * kStagedRow;
+    uint8_t* panels = reinterpret_cast<uint8_t*>(rows) + kScaledByteRows * kStagedRow;
     const uint32_t column = byte_row<kOrder>(0);
     const bool in = tile.what.z + column < tile.what.w;
     char* to = rows + threadIdx.x % 4 * 2 * kStagedRow + column * 2;
@@ -148,11 +149,11 @@ struct GateUpBytes : GateUpWork<1> {
   }
 };
 
-struct DownBytes : DownWork<1> {
+struct ScaledDownBytes : DownWork<1> {
   static constexpr uint32_t kScaledSpans = 1;
-  const ByteMixture& b;
+  const ScaledByteMixture& b;
 
-  __device__ DownBytes(const ByteMixture& mixture, const DownWeights& weights, uint32_t part, uint32_t of)
+  __device__ ScaledDownBytes(const ScaledByteMixture& mixture, const DownWeights& weights, uint32_t part, uint32_t of)
       : DownWork<1>{{}, mixture.g, weights, part, of}, b(mixture) {}
   __device__ GroupedTile tile(uint32_t i, uint4 of) const {
     GroupedTile t = DownWork<1>::tile(i, of);
@@ -161,25 +162,20 @@ struct DownBytes : DownWork<1> {
     t.span_stride = uint64_t{p.groups} * kBytePanel;
     return t;
   }
-  __device__ const ByteScales& scales() const { return b.h_scales; }
+  __device__ const ScaledByteScales& scales() const { return b.h_scales; }
   __device__ uint64_t scale_at(const GroupedTile& t, uint32_t n) const {
     return (uint64_t{n} * p.groups + t.what.x) * 8;
   }
   template <int N>
-  __device__ void store_bytes(const BytePipe&, const GroupedTile& tile, const float (&acc)[N / 2]) const {
+  __device__ void store_bytes(const ScaledBytePipe&, const GroupedTile& tile, const float (&acc)[N / 2]) const {
     const uint32_t g = threadIdx.x % 32 / 4, column = tile.what.z + threadIdx.x / 32 * 16 + threadIdx.x % 4 * 4;
 #pragma unroll
     for (int n = 0; n < N / 8; ++n) {
-      uint32_t v[2];  // of h: two rows of the tile, of which those of the other h are the neighbours
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const __nv_bfloat162 two = __floats2bfloat162_rn(acc[4 * n + h * 2], acc[4 * n + h * 2 + 1]);
-        v[h] = transpose(*reinterpret_cast<const uint32_t*>(&two));
-      }
+      uint32_t v[2];
+      transpose_results(acc + 4 * n, v);
       const uint32_t row = n * 8 + g;
       if (row >= tile.what.y || column >= p.m.hidden) continue;
-      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) =
-          make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
+      *reinterpret_cast<uint2*>(p.pairs + (uint64_t{tile.what.x} * 8 + row) * p.m.hidden + column) = four_columns(v);
     }
   }
 };
@@ -187,21 +183,21 @@ struct DownBytes : DownWork<1> {
 #endif
 
 __global__ void __launch_bounds__(kByteThreads, 1)
-    gate_up_bytes(const __grid_constant__ ByteMixture b, const __grid_constant__ GateUpWeights w, uint32_t parts,
-                  uint32_t steps, const ByteShape shape) {
+    gate_up_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const __grid_constant__ GateUpWeights w,
+                         uint32_t parts, uint32_t steps, const ScaledByteShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  product_of_bytes(GateUpBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
+  product_of_scaled_bytes(ScaledGateUpBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
 #endif
 }
 
 __global__ void __launch_bounds__(kByteThreads, 1)
-    down_bytes(const __grid_constant__ ByteMixture b, const __grid_constant__ DownWeights w, uint32_t parts,
-               uint32_t steps, const ByteShape shape) {
+    down_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const __grid_constant__ DownWeights w,
+                      uint32_t parts, uint32_t steps, const ScaledByteShape shape) {
 #ifdef SWY_HOPPER
   extern __shared__ uint4 shared[];
-  product_of_bytes(DownBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
+  product_of_scaled_bytes(ScaledDownBytes(b, w, parts, steps), shape, reinterpret_cast<char*>(shared));
 #endif
 }
 
-}  // namespace gpu::scaled
+}  // namespace gpu

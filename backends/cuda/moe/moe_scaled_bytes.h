@@ -4,11 +4,11 @@
 
 #include "host/kernels.h"
 
-namespace gpu::scaled {
+namespace gpu {
 
-swy_status record_mixture(const Recording& r);
-uint64_t workspace(const swy_op& op);
+swy_status record_scaled_bytes(const Recording& r);
+uint64_t scaled_bytes_workspace(const swy_op& op);
 // Whether a block's memory has room for an operation's scales.
-bool fits(const swy_device& device, const swy_op& op);
+bool scaled_bytes_fit(const swy_device& device, const swy_op& op);
 
-}  // namespace gpu::scaled
+}  // namespace gpu

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host does alike for both kinds of products of bytes in MOE, MOE_ADD and EXPERTS (moe_bytes.cu,
+// moe_scaled_bytes.cu).
+#pragma once
+
+#include <algorithm>
+
+#include "grouped/bytes.h"
+#include "grouped/narrow.cuh"
+#include "moe_grouped.cuh"
+
+namespace gpu {
+
+inline uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
+inline uint32_t hidden_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
+inline uint32_t spans_of(uint32_t width) { return ceil_div(width, kSpan); }
+
+inline uint32_t widest_expert(const swy_op& op) {
+  const swy_moe_attrs a = moe_attrs(op);
+  return std::max(a.width, a.shared_width);
+}
+
+inline bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
+
+// Layout of the workspace after the operands: what sort_tiles needs, for tiles of up to `most` rows, and panels of
+// `spans_of_h` spans.
+inline void place_grouped(GroupedMixture& g, Arena& arena, const swy_op& op, uint32_t most, uint32_t spans_of_h) {
+  const swy_moe_attrs a = moe_attrs(op);
+  const uint32_t rows = rows_of(op), pairs = rows * a.top_k, slots = a.top_k + (a.shared_width != 0 ? 1 : 0);
+  g.groups = ceil_div(pairs + 7 * std::min(a.experts, pairs), 8) + (a.shared_width != 0 ? ceil_div(rows, 8) : 0);
+  g.most_rows = most;
+  g.places = arena.take<uint32_t>(uint64_t{rows} * slots);
+  g.rank = arena.take<uint32_t>(pairs);
+  g.begins = arena.take<uint32_t>(a.experts + 1);
+  // An expert may have more pairs than there are rows: given ids need not differ.
+  g.tiles = arena.take<uint4>(pairs / most + std::min(a.experts, pairs) + ceil_div(rows, most) + 1);
+  g.tile_count = arena.take<uint32_t>(1 + kMostTileGroups);
+  g.pairs = arena.take<uint16_t>(uint64_t{g.groups} * 8 * spans_of(hidden_of(op)) * kSpan);
+  g.x = reinterpret_cast<uint8_t*>(g.pairs);  // not larger, and read before
+  g.h = arena.take<uint8_t>(uint64_t{spans_of_h} * g.groups * kBytePanel);
+}
+
+inline swy_status record_logits(const Recording& r, const Mixture& m) {
+  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows_of(r.op));
+  Narrow n{};
+  n.x = m.x;
+  n.y[0] = m.logits;
+  n.w[0] = m.router;
+  n.count = 1;
+  n.width = m.hidden;
+  n.domain = m.domain;
+  return record_narrow(r, n, rows_of(r.op));
+}
+
+// The router's choice, if the operation has a router.
+inline swy_status record_routes(const Recording& r, const Mixture& m) {
+  if (!m.routes) return SWY_OK;
+  SWY_CUDA_TRY(record_logits(r, m));
+  return record_choice(r, m, rows_of(r.op));
+}
+
+inline swy_status stream_experts(const Recording& r, const Mixture& m, GateUpWeights& gate_up, DownWeights& down) {
+  SWY_CUDA_TRY(stream_bytes(m.gate_up, &gate_up.gate_up, r.error));
+  SWY_CUDA_TRY(stream_bytes(m.down, &down.down, r.error));
+  if (m.shared_width == 0) return SWY_OK;
+  SWY_CUDA_TRY(stream_bytes(m.shared_gate, &gate_up.shared_gate, r.error));
+  SWY_CUDA_TRY(stream_bytes(m.shared_up, &gate_up.shared_up, r.error));
+  return stream_bytes(m.shared_down, &down.shared_down, r.error);
+}
+
+}  // namespace gpu
