@@ -121,7 +121,8 @@ uint32_t down_shared(const MixtureBoxes& b, uint32_t rows) {
 
 // Shared memory of `down`. It begins while gate_up runs, of which some multiprocessors have two blocks. For one row:
 // beside one block of gate_up there must be room for one block of `down` but not for two; beside two blocks of gate_up
-// for one, if possible.
+// for one, if possible. Blocks of gate_up with the memory of most_two leave no such size: registers alone keep a second
+// block of `down` away then.
 swy_status down_spread(const Recording& r, const MixtureBoxes& b, uint32_t rows, uint32_t up_bytes, uint32_t* bytes) {
   const Features& card = r.device().features;
   *bytes = down_shared(b, rows);
