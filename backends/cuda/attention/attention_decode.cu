@@ -232,12 +232,8 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   // two would run on one multiprocessor while others are idle.
   const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
-  SWY_CUDA_TRY(launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads,
-                               rows > kSplitRows && fits ? spread : own, map, a, cut, columns, r.list.step));
-  // A kernel's limit of shared memory is the largest that any list has set, whichever was recorded last.
-  return check(
-      cudaFuncSetAttribute(decode<N, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(spread)),
-      "reserving shared memory", r.error);
+  return launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads, rows > kSplitRows && fits ? spread : own, map,
+                         a, cut, columns, r.list.step);
 }
 
 bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0; }
