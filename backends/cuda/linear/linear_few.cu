@@ -147,21 +147,11 @@ uint32_t clusters_at_once(const FewCut& c, FewKernel kernel, uint32_t processors
   config.attrs = &attribute;
   config.numAttrs = 1;
   int found = 0;
-  cudaError_t e = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, c.bytes());
-  if (e == cudaSuccess) e = cudaOccupancyMaxActiveClusters(&found, function, &config);
-  if (e != cudaSuccess) cudaGetLastError();
+  if (allow_shared(function, static_cast<int>(c.bytes()), nullptr) != SWY_OK ||
+      cudaOccupancyMaxActiveClusters(&found, function, &config) != cudaSuccess) {
+    cudaGetLastError();
+  }
   return std::min(found > 0 ? found : 1u << 16, processors >> c.shift);
-}
-
-// The same kernel may be in lists with more and with less memory: its limit is the largest, whichever was recorded
-// last.
-swy_status allow_memory(const Recording& r, FewKernel kernel) {
-  cudaFuncAttributes attributes{};
-  const auto* function = reinterpret_cast<const void*>(kernel);
-  cudaError_t e = cudaFuncGetAttributes(&attributes, function);
-  const auto most = static_cast<int>(r.device().features.block_memory - attributes.sharedSizeBytes);
-  if (e == cudaSuccess) e = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
-  return check(e, "reserving shared memory", r.error);
 }
 
 swy_status record_rows(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
@@ -189,9 +179,7 @@ swy_status record_rows(const Recording& r, const Projection& p, const FewRows& r
     SWY_CUDA_TRY(map_boxes(w, kTileRows, &maps.of[next++], r.error));
   }
   const uint32_t blocks = (f.cut.clusters + f.cut.plain_clusters) * f.cut.blocks();
-  SWY_CUDA_TRY(
-      launch_clusters(r, kernel, f.cut.blocks(), blocks, f.cut.warps() * 32, f.cut.bytes(), maps, f, r.list.step));
-  return allow_memory(r, kernel);
+  return launch_clusters(r, kernel, f.cut.blocks(), blocks, f.cut.warps() * 32, f.cut.bytes(), maps, f, r.list.step);
 }
 
 swy_status record(const Recording& r) { return record_rows(r, linear_projection(r), {}, 0); }
