@@ -25,6 +25,7 @@ void Loop::accept(std::unique_ptr<Job> job) { waiting_.push_back(std::move(job))
 uint64_t Loop::tick() {
   review(clock_ns());
   admit();
+  if (!ended_.empty()) publish(false);
   const auto runs = [](const auto& job) { return job->paused_ns == 0; };
   const bool runnable = batch_.in_flight() || std::any_of(active_.begin(), active_.end(), runs);
   if (runnable) run_step();
@@ -231,9 +232,10 @@ void Loop::end(Job& job, std::string reason, Status status) {
   f->ids = std::move(job.ids);
   Event last;
   last.finish = std::move(f);
-  job.ticket->push(std::move(last));
+  ended_.emplace_back(job.ticket, std::move(last));
 }
 
+// What has ended is told last: who reads the counters after a request's last event finds it counted as ended.
 void Loop::publish(bool stepped) {
   const auto paused = [](const auto& job) { return job->paused_ns != 0; };
   const auto aside = [](const auto& job) { return job->begun_ns != 0; };
@@ -257,6 +259,8 @@ void Loop::publish(bool stepped) {
     s.step_sizes_recorded = model_.runner().recorded();
     if (stepped) s.last_step_ns = now;
   });
+  for (auto& [ticket, last] : ended_) ticket->push(std::move(last));
+  ended_.clear();
 }
 
 // Until the next deadline, or until a reader is too slow.

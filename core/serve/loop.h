@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/engine/batch.h"
@@ -62,6 +63,7 @@ class Loop {
 
   static std::string reason_of(const Job& job, const Outcome& outcome);
   void take_outcome(Job& job, const Outcome& outcome);
+  // Its last event waits for `publish`.
   void end(Job& job, std::string reason, Status status = {});
   void publish(bool stepped);
   uint64_t idle_ns(uint64_t now) const;
@@ -72,7 +74,8 @@ class Loop {
   QueueGauge& queue_;
   PrefixCache cache_;
   Batch batch_;
-  Jobs waiting_, active_;  // waiting: also those set aside
+  Jobs waiting_, active_;                                                 // waiting: also those set aside
+  std::vector<std::pair<std::shared_ptr<Ticket::Shared>, Event>> ended_;  // last events that are not told yet
 };
 
 }  // namespace switchyard

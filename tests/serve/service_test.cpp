@@ -42,6 +42,19 @@ TEST(Service, DrawsWhatEachRequestDrawsAlone) {
   EXPECT_GT(s.steps, 0u);
 }
 
+TEST(Service, CountsARequestAsEndedBeforeItSaysSo) {
+  const auto service = serve(options_for(1));
+  for (uint64_t i = 1; i <= 300; ++i) {
+    const Admission admission = service->submit(ask(prompt_of(3), 3));
+    while (!admission.ticket->wait()->finish) {
+    }
+    const ServiceStats s = service->stats();
+    ASSERT_EQ(s.running, 0u) << i;
+    ASSERT_EQ(s.pages_used, 0u) << i;
+    ASSERT_EQ(s.finished.at("length"), i);
+  }
+}
+
 // Room for one and a half of three requests: they take turns in the memory, and lose nothing.
 TEST(Service, SetsRequestsAsideWhereMemoryRunsOut) {
   const ModelOptions options = with_pages(options_for(3), 4);
