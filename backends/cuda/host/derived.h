@@ -68,7 +68,7 @@ class DerivedWeights {
                  swy_error* error);
   // Before a list that reads them is started: computes those anew whose sources were written. That allocates nothing.
   swy_status renew(swy_device& device, const Weights& of_list, swy_error* error);
-  // This memory is written; or freed, and its addresses may come again. Lists keep what they have.
+  // This memory has been written; or is freed, and its addresses may come again. Lists keep what they have.
   void written(const char* memory, uint64_t bytes);
   void freed(const char* memory, uint64_t bytes);
   void forget_all();
