@@ -8,8 +8,9 @@ usage: sass_gates.py FILE.so               compare the kernels in FILE.so with t
        sass_gates.py --print FILE.so       the kernels, those with the most instructions behind the wait first
 
 FILE may also be an object file or a cubin. For the other targets in FILE, the kernels that OTHER_LIMITS names are held
-against limits of registers, stack and spills. Of every kernel for compute capability 9.0, read from the cubins themselves
-(no tool of the CUDA toolkit is needed):
+against limits of registers, stack and spills. Device code that nvcc compressed (--compress-mode=size) is read by
+libzstd. Of every kernel for compute capability 9.0, read from the cubins themselves (no tool of the CUDA toolkit is
+needed):
 
   registers   of a thread. A kernel that begins beside the one in front may have 56 (boxes.cuh).
   stack       bytes of a thread's frame
@@ -23,6 +24,7 @@ edits need no new record. The table is of one compiler's release; for code of an
 with, and the exit code is 77.
 """
 import collections
+import ctypes
 import pathlib
 import re
 import struct
@@ -54,6 +56,7 @@ OTHER_LIMITS = [
     (r"route_boxes<", {"registers": 128, "stack": 0, "spills": 0}),
 ]
 MACHINE, SM90 = 190, 90  # of an ELF header: CUDA; compute capability
+FATBIN, ZSTD = b"\x50\xed\x55\xba\x01\x00\x10\x00", b"\x28\xb5\x2f\xfd"  # what these begin with
 REGISTERS, FRAME = 0x2F, 0x11  # attributes in .nv.info: of each function
 WAIT, LOCAL_LOAD, LOCAL_STORE, NOP, BRANCH = 0x82E, 0x983, 0x387, 0x918, 0x947  # the lower 12 bits of an instruction
 INSTRUCTION = 16  # bytes
@@ -134,14 +137,49 @@ def plain(mangled):
     return names
 
 
+def expand(packed, size, path):
+    if not packed.startswith(ZSTD):
+        fail(f"{path}: the device code is compressed, but not by zstd; build it with nvcc --compress-mode=size or none")
+    try:
+        zstd = ctypes.CDLL("libzstd.so.1")
+    except OSError as e:
+        fail(f"{path}: the device code is compressed: {e}; install libzstd1, or build with nvcc --compress-mode=none")
+    zstd.ZSTD_decompress.restype = ctypes.c_size_t
+    to = ctypes.create_string_buffer(size)
+    if zstd.ZSTD_decompress(to, ctypes.c_size_t(size), packed, ctypes.c_size_t(len(packed))) != size:
+        fail(f"{path}: compressed device code is damaged")
+    return to.raw
+
+
+def compressed(data, path):
+    """What the compressed entries of the fat binaries in a file contain."""
+    for match in re.finditer(re.escape(FATBIN), data):
+        at = match.end() + 8
+        end = at + struct.unpack_from("<Q", data, match.end())[0]
+        while at < end:
+            header, size, packed = struct.unpack_from("<4xIQI", data, at)
+            if packed:  # bytes; 0 of an entry that is not compressed
+                expanded, = struct.unpack_from("<Q", data, at + 56)
+                yield expand(data[at + header: at + header + packed], expanded, path)
+            at += header + size
+
+
+def cubins(path):
+    """[(file's content, where a cubin begins in it)]"""
+    try:
+        data = pathlib.Path(path).read_bytes()
+    except OSError as e:
+        fail(e)
+    for one in (data, *compressed(data, path)):
+        for match in re.finditer(b"\x7fELF\x02\x01", one):
+            if struct.unpack_from("<H", one, match.start() + 18)[0] == MACHINE:
+                yield one, match.start()
+
+
 def read_targets(path):
     """{capability: (compiler's release, {kernel: values})}; of kernels of one name the largest values."""
-    data = pathlib.Path(path).read_bytes()
     targets = {}
-    for match in re.finditer(b"\x7fELF\x02\x01", data):
-        at = match.start()
-        if struct.unpack_from("<H", data, at + 18)[0] != MACHINE:
-            continue
+    for data, at in cubins(path):
         one = cubin(data, at)
         found = targets.setdefault(capability(data, at), (one.release, {}))[1]
         names = plain(list(one.kernels))
@@ -234,7 +272,7 @@ def main():
             if name in found:
                 found[name] = {c: max(values[c], found[name][c]) for c in COLUMNS}
     if not found:
-        print(f"sass_gates: no kernels for compute capability 9.0 in {path}, or compressed ones: nothing to check")
+        print(f"sass_gates: no kernels for compute capability 9.0 in {path}: nothing to check")
         return 77
     if mode == "--record":
         TABLE.write_text(header(release) + "".join(line(n, found[n]) + "\n" for n in sorted(found)))

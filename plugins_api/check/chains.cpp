@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plugins_api/check/cases.h"
+#include "plugins_api/check/compare.h"
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/pending.h"
 
@@ -148,6 +149,27 @@ void give_chain_input(const Chain& chain, std::vector<Case>& links) {
   }
 }
 
+// ---- results
+
+// Of a few operations that may round activations to 8 bits.
+constexpr double kBudget = 2e-2;
+
+double relative_error(const std::vector<double>& wanted, const std::vector<double>& got) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
+    norm += wanted[i] * wanted[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// The difference in the states of one link.
+std::string compare_states(Case link, Outcome wanted, Outcome got) {
+  link.outputs.clear();
+  wanted.outputs = got.outputs = std::vector<std::vector<Matrix>>(link.steps.size());
+  return compare(link, wanted, got, SWY_BF16, nullptr);
+}
+
 }  // namespace
 
 const std::vector<Chain>& all_chains() {
@@ -262,6 +284,24 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
     }
     give_chain_input(chain, links);
   }
+}
+
+std::string compare_chains(const std::vector<Case>& links, const std::vector<Outcome>& wanted,
+                           const std::vector<Outcome>& got) {
+  for (size_t i = 0; i < links.size(); ++i) {
+    const std::string problem = compare_states(links[i], wanted[i], got[i]);
+    if (!problem.empty()) return text(op_name(links[i].op), ": ", problem);
+    if (got[i].outputs.empty()) continue;
+    for (size_t step = 0; step < links[i].steps.size(); ++step) {
+      for (size_t j = 0; j < wanted[i].outputs[step].size(); ++j) {
+        const double error = relative_error(wanted[i].outputs[step][j].values, got[i].outputs[step][j].values);
+        if (error <= kBudget) continue;
+        return text("output ", j, " of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,
+                    " (budget ", kBudget, ") in step ", step);
+      }
+    }
+  }
+  return "";
 }
 
 }  // namespace switchyard::check

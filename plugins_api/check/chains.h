@@ -39,4 +39,8 @@ bool adds_chain_input(const Chain& chain, const std::vector<Case>& links, size_t
 // experts depends on a rounding error. Throws Failure.
 std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random);
 
+// How the results of links differ from those wanted, where there are any: "" or one line.
+std::string compare_chains(const std::vector<Case>& links, const std::vector<Outcome>& wanted,
+                           const std::vector<Outcome>& got);
+
 }  // namespace switchyard::check

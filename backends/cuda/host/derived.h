@@ -4,38 +4,44 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "switchyard/plugin.h"
 
 namespace gpu {
 
-class DerivedWeight {
+// Memory of a device's, given back at the end.
+class DeviceMemory {
  public:
-  // Computes it into this memory of the device's, on the device's stream.
-  using Make = std::function<swy_status(swy_device& device, char* memory, swy_error* error)>;
+  DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory() { reset(); }
 
-  DerivedWeight(swy_device& device, Make make) : device_(device), make_(std::move(make)) {}
-  DerivedWeight(const DerivedWeight&) = delete;
-  DerivedWeight& operator=(const DerivedWeight&) = delete;
-  ~DerivedWeight();
-
-  swy_status allocate(uint64_t bytes, swy_error* error);
-  // Before a list that reads it is started: computes it where that was not done since its sources were written. That
-  // may need memory; without it the list is not started.
-  swy_status renew(swy_error* error);
-  void outdate() { outdated_ = true; }
-  char* memory() const { return memory_; }
+  // Replaces what it has, unless this fails.
+  swy_status allocate(swy_device& device, uint64_t bytes, swy_error* error);
+  void reset();
+  char* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
 
  private:
-  swy_device& device_;
-  Make make_;
-  char* memory_ = nullptr;
-  std::atomic<bool> outdated_ = true;
+  swy_device* device_ = nullptr;
+  char* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+struct DerivedWeight {
+  // Puts kernels that compute it into `memory` on the device's stream. The contents of `scratch` are undefined, and
+  // lost later.
+  using Make = std::function<swy_status(swy_device& device, char* memory, char* scratch, swy_error* error)>;
+
+  Make make;
+  DeviceMemory memory;
+  bool outdated = true;  // its sources were written since it was computed
 };
 
 class DerivedWeights {
@@ -51,16 +57,27 @@ class DerivedWeights {
     float number;
     auto operator<=>(const Key&) const = default;
   };
-  // The weight of a key, which `make` computes if there is none.
-  swy_status get(swy_device& device, const Key& key, uint64_t bytes, DerivedWeight::Make make,
-                 std::shared_ptr<DerivedWeight>* out, swy_error* error);
-  // This memory is written; or freed, and its addresses may come again. Lists keep what they have.
+  struct Sizes {
+    uint64_t bytes, scratch_bytes;
+  };
+  using Weights = std::vector<std::shared_ptr<DerivedWeight>>;
+
+  // Adds the weight of a key to those of a list; computes it if there is none yet. SWY_OUT_OF_DEVICE_MEMORY: there is
+  // no room for it, and the list has to do without.
+  swy_status get(swy_device& device, const Key& key, const Sizes& sizes, DerivedWeight::Make make, Weights& of_list,
+                 swy_error* error);
+  // Before a list that reads them is started: computes those anew whose sources were written. That allocates nothing.
+  swy_status renew(swy_device& device, const Weights& of_list, swy_error* error);
+  // This memory has been written; or is freed, and its addresses may come again. Lists keep what they have.
   void written(const char* memory, uint64_t bytes);
   void freed(const char* memory, uint64_t bytes);
   void forget_all();
 
  private:
-  std::mutex mutex_;
+  swy_status compute(swy_device& device, DerivedWeight& weight, swy_error* error);
+
+  std::mutex mutex_;      // over everything below
+  DeviceMemory scratch_;  // enough for all of them
   std::map<Key, std::shared_ptr<DerivedWeight>> made_;
 };
 

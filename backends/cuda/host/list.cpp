@@ -53,9 +53,7 @@ swy_status list_submit(swy_list* list, const swy_submit* submit, swy_error* erro
   swy_device& device = *list->device;
   if (const swy_status s = await_points(device, submit, error); s != SWY_OK) return s;
   if (const swy_status s = use(device, error); s != SWY_OK) return s;
-  for (const auto& weight : list->derived) {
-    if (const swy_status s = weight->renew(error); s != SWY_OK) return s;
-  }
+  if (const swy_status s = device.derived.renew(device, list->derived, error); s != SWY_OK) return s;
   if (const cudaError_t e = cudaGraphLaunch(list->executable, device.stream); e != cudaSuccess) {
     return check(e, "starting a list", error);
   }

@@ -19,7 +19,7 @@ struct swy_list {
   cudaGraphExec_t executable = nullptr;
   uint32_t* counters = nullptr;  // zero between kernels
   uint64_t counters_used = 0;
-  std::vector<std::shared_ptr<gpu::DerivedWeight>> derived;  // that its kernels read
+  gpu::DerivedWeights::Weights derived;  // that its kernels read
   // Timestamps (profile.h), if they were on when the list was begun.
   uint64_t* ticks = nullptr;       // in the device's memory: of the beginning, and of each launch's end
   std::vector<const char*> spans;  // names of the launches

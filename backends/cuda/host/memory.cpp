@@ -235,13 +235,16 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
     if (const swy_status s = await_points(*device, submit, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
-    device->derived.written(to->data + offset, bytes);
-    if (bytes <= kPiece) return small_write(*device, to->data + offset, from, bytes, submit, error);
-    if (const swy_status s = large_write(*device, to->data + offset, static_cast<const char*>(from), bytes, error);
-        s != SWY_OK) {
-      return s;
+    char* place = to->data + offset;
+    swy_status s = SWY_OK;
+    if (bytes <= kPiece) {
+      s = small_write(*device, place, from, bytes, submit, error);
+    } else {
+      s = large_write(*device, place, static_cast<const char*>(from), bytes, error);
+      if (s == SWY_OK) s = signal(*device, submit, error);
     }
-    return signal(*device, submit, error);
+    device->derived.written(place, bytes);  // not before: a list that is recorded meanwhile may have read it already
+    return s;
   });
 }
 
@@ -293,8 +296,9 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
 swy_status fill_zero(swy_device* device, swy_buffer* buffer, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (const swy_status s = check_range(*buffer, offset, bytes, error); s != SWY_OK) return s;
   if (const swy_status s = use(*device, error); s != SWY_OK) return s;
+  const cudaError_t e = cudaMemsetAsync(buffer->data + offset, 0, bytes, device->stream);
   device->derived.written(buffer->data + offset, bytes);
-  return check(cudaMemsetAsync(buffer->data + offset, 0, bytes, device->stream), "clearing memory", error);
+  return check(e, "clearing memory", error);
 }
 
 }  // namespace gpu

@@ -9,13 +9,13 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint64_t kMostBytes = 4096;
 
-// The timeline is raised last, when the host can see the words.
+// The timeline is raised last. A host that reads its value also sees the words: the barrier orders those of all threads
+// before the store, which releases them to the whole system.
 __global__ void __launch_bounds__(kThreads)
     reply_words(uint32_t* to, const uint32_t* from, uint32_t words, uint64_t* timeline, uint64_t value) {
   for (uint32_t i = threadIdx.x; i < words; i += kThreads) to[i] = from[i];
-  __threadfence_system();
   __syncthreads();
-  if (threadIdx.x == 0) *static_cast<volatile uint64_t*>(timeline) = value;
+  if (threadIdx.x == 0) asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(timeline), "l"(value) : "memory");
 }
 
 }  // namespace

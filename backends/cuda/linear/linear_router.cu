@@ -99,21 +99,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Computes rows.through and rows.factors, of so many experts.
-swy_status compute(swy_device& device, const Weight& projection, const RouterRows& rows, uint32_t experts,
-                   swy_error* error) {
-  void* product = nullptr;
-  const uint64_t bytes = uint64_t{rows.rows()} * projection.width * sizeof(float);
-  SWY_CUDA_TRY(check(take_memory(device, bytes, &product), "allocating a router's product", error));
-  auto* p = static_cast<float*>(product);
+// Computes rows.through and rows.factors, of so many experts, by way of the product.
+swy_status compute(const swy_device& device, const Weight& projection, const RouterRows& rows, uint32_t experts,
+                   float* product, swy_error* error) {
   router_product<<<dim3(ceil_div(projection.width, kColumns), ceil_div(rows.rows(), kRows)), kThreads, 0,
-                   device.stream>>>(rows, projection, p);
-  router_digits<<<experts, kThreads, 0, device.stream>>>(p, rows.rows(), rows.through,
+                   device.stream>>>(rows, projection, product);
+  router_digits<<<experts, kThreads, 0, device.stream>>>(product, rows.rows(), rows.through,
                                                          const_cast<float*>(rows.factors));
-  cudaError_t e = cudaGetLastError();
-  if (e == cudaSuccess) e = cudaStreamSynchronize(device.stream);
-  give_memory_back(device, product);
-  return check(e, "computing a router's product", error);
+  return check(cudaGetLastError(), "computing a router's product", error);
 }
 
 // A weight's memory, to the end of its last plane.
@@ -147,16 +140,16 @@ swy_status derive_router(const Recording& r, const Weight& projection, RouterRow
     of.factors = reinterpret_cast<const float*>(memory + factors_at);
     return of;
   };
-  const auto make = [=](swy_device& device, char* memory, swy_error* error) {
-    return compute(device, projection, place(rows, memory), padded, error);
+  const auto make = [=](swy_device& device, char* memory, char* scratch, swy_error* error) {
+    return compute(device, projection, place(rows, memory), padded, reinterpret_cast<float*>(scratch), error);
   };
-  std::shared_ptr<DerivedWeight> weight;
   const DerivedWeights::Key key{
       {source_of(rows.router), source_of(rows.gate), source_of(rows.norm), source_of(projection)}, rows.bias};
-  SWY_CUDA_TRY(
-      r.list.device->derived.get(*r.list.device, key, factors_at + padded * sizeof(float), make, &weight, r.error));
-  rows = place(rows, weight->memory());
-  r.list.derived.push_back(std::move(weight));
+  const DerivedWeights::Sizes sizes{factors_at + padded * sizeof(float),
+                                    uint64_t{rows.rows()} * projection.width * sizeof(float)};
+  swy_device& device = *r.list.device;
+  SWY_CUDA_TRY(device.derived.get(device, key, sizes, make, r.list.derived, r.error));
+  rows = place(rows, r.list.derived.back()->memory.data());
   return SWY_OK;
 }
 

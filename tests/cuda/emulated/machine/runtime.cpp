@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's runtime for one emulated device of the capability that SWITCHYARD_EMULATED_CAPABILITY says. Streams run what
-// they get at once.
+// CUDA's runtime for one emulated device of the capability and the memory that SWITCHYARD_EMULATED_CAPABILITY and
+// SWITCHYARD_EMULATED_MEMORY say. Streams run what they get at once.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <unistd.h>
@@ -22,12 +22,25 @@ struct EmulatedGraph {
 namespace emulated {
 namespace {
 
-constexpr size_t kSmallMemory = 48 * 1024, kMemory = size_t{16} << 30;
+constexpr size_t kSmallMemory = 48 * 1024, kMostOfHost = size_t{16} << 30;
 constexpr int kGarbage = 0xff;
 constexpr uint32_t kMostThreads = 1024, kMostCluster = 8;
 
 std::recursive_mutex mutex;
 std::map<const void*, size_t> allowed;  // dynamic memory of kernels that may have more than kSmallMemory
+std::map<void*, size_t> taken;          // of the device's memory
+
+// Read again each time, so that a test can change it.
+size_t memory_bytes() {
+  const char* mib = std::getenv("SWITCHYARD_EMULATED_MEMORY");
+  return (mib == nullptr ? size_t{16384} : std::strtoul(mib, nullptr, 10)) << 20;
+}
+size_t free_bytes() {
+  const std::lock_guard lock(mutex);
+  size_t used = 0;
+  for (const auto& [p, bytes] : taken) used += bytes;
+  return memory_bytes() - std::min(used, memory_bytes());
+}
 
 cudaError_t run_now(std::vector<Launch>& launches) {
   const std::lock_guard lock(mutex);
@@ -35,10 +48,25 @@ cudaError_t run_now(std::vector<Launch>& launches) {
 }
 cudaError_t state() { return failed() ? cudaErrorLaunchFailure : cudaSuccess; }
 
-cudaError_t take(void** p, size_t bytes, size_t alignment) {
+cudaError_t take_of_host(void** p, size_t bytes, size_t alignment) {
   *p = nullptr;
-  if (bytes > kMemory || posix_memalign(p, alignment, bytes == 0 ? 1 : bytes) != 0) return cudaErrorMemoryAllocation;
+  if (bytes > kMostOfHost || posix_memalign(p, alignment, bytes == 0 ? 1 : bytes) != 0)
+    return cudaErrorMemoryAllocation;
   std::memset(*p, kGarbage, bytes);
+  return cudaSuccess;
+}
+cudaError_t take(void** p, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  *p = nullptr;
+  if (bytes > free_bytes()) return cudaErrorMemoryAllocation;
+  const cudaError_t e = take_of_host(p, bytes, 256);
+  if (e == cudaSuccess) taken[*p] = bytes;
+  return e;
+}
+cudaError_t give_back(void* p) {
+  const std::lock_guard lock(mutex);
+  taken.erase(p);
+  std::free(p);
   return cudaSuccess;
 }
 
@@ -108,7 +136,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->major = static_cast<int>(card().capability / 10), p->minor = static_cast<int>(card().capability % 10);
   p->multiProcessorCount = static_cast<int>(processors()), p->memoryPoolsSupported = 0;
   p->sharedMemPerBlockOptin = card().block_memory(), p->sharedMemPerMultiprocessor = card().processor_memory;
-  p->reservedSharedMemPerBlock = kBlockMemory, p->totalGlobalMem = kMemory;
+  p->reservedSharedMemPerBlock = kBlockMemory, p->totalGlobalMem = memory_bytes();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
@@ -133,13 +161,15 @@ cudaError_t cudaGetDriverEntryPoint(const char* name, void** found, unsigned, cu
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** p, size_t bytes) { return take(p, bytes, 256); }
-cudaError_t cudaFree(void* p) { return std::free(p), cudaSuccess; }
-cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) { return take(p, bytes, 256); }
-cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return std::free(p), cudaSuccess; }
-cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) { return take(p, bytes, 64); }
+cudaError_t cudaMalloc(void** p, size_t bytes) { return take(p, bytes); }
+cudaError_t cudaFree(void* p) { return give_back(p); }
+cudaError_t cudaMallocAsync(void** p, size_t bytes, cudaStream_t) { return take(p, bytes); }
+cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return give_back(p); }
+cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) { return take_of_host(p, bytes, 64); }
 cudaError_t cudaFreeHost(void* p) { return std::free(p), cudaSuccess; }
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) { return *free = *total = kMemory, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  return *free = free_bytes(), *total = memory_bytes(), cudaSuccess;
+}
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(mutex);
   if (bytes != 0) std::memcpy(to, from, bytes);
