@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of steps with few rows: the operations after the projections of a layer.
+// Ranges of steps with few rows, and the first one of prompts: the operations after the projections of a layer.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
-//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows
+//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows;
+//                              prompts: range_prompt.h
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
 //   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
@@ -21,6 +22,7 @@
 #include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
 #include "moe/moe_grouped.h"
+#include "range_prompt.h"
 #include "switchyard/sdk/negotiate.hpp"
 
 namespace gpu {
@@ -79,6 +81,7 @@ uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
 swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
+  if (many_rows_of_prompts(ops, bucket)) return supports_prompts(device, ops, bucket, error);
   if (rows_of(*ops[1]) > kQuad) {
     SWY_CUDA_TRY(supports_delta_batch(device, *ops[0], bucket, error));
     return supports_few(device, *ops[1], error);
@@ -137,7 +140,9 @@ bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* o
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
+  if (p.projection == kDelta && many_rows_of_prompts(ops, bucket)) {
+    cost += cost_of_prompts(device, ops, bucket);
+  } else if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
     cost += delta_batch_cost(device, *ops[0], bucket) + few_ready_cost(device, *ops[1]);
   } else if (p.projection != 0) {
     const swy_op& linear = *ops[p.projection - 2];
@@ -178,17 +183,18 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
 }
 
 // The workspace of both parts, in this order.
-uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops) {
+uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   if (p.projection != kDelta) return 0;
+  if (many_rows_of_prompts(ops, bucket)) return workspace_of_prompts(ops, bucket);
   const uint64_t rows = rows_of(*ops[1]);
   const uint64_t bytes = rows > kQuad ? few_rows_bytes(*ops[1]) : squares_of_heads(*ops[0], rows) * sizeof(float);
   return uint64_t{ceil_div(bytes, 256)} * 256;
 }
 
-swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
+swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
   const Parts p = parts_of(ops, n);
-  *workspace_bytes = workspace_of_projection(p, ops);
+  *workspace_bytes = workspace_of_projection(p, ops, *bucket);
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
     *workspace_bytes += by_boxes(*device, moe) ? moe_boxes_workspace(moe) : moe_grouped_workspace(moe);
@@ -265,6 +271,9 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   if (part.count != kDelta) return record_boxes(linear, p, nullptr, router);
   const Operands delta_operands{*part.ops[0], *part.bindings[0]};
   const Recording delta{*list, *part.ops[0], delta_operands, error};
+  if (many_rows_of_prompts(part.ops, list->bucket)) {
+    return record_prompts(delta, linear, p.residual, p.y[0], workspace);
+  }
   Delta d = delta_of(delta);
   if (rows_of(linear.op) > kQuad) {
     d.few = few_rows_in(workspace, linear.op);
@@ -357,7 +366,7 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
   }
-  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops);
+  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops, list->bucket);
   if (p.layer()) {
     const swy_status s = record_layer(list, first, second, own, of_mixture, error);
     if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;

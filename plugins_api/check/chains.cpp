@@ -70,6 +70,18 @@ void one_token_pending(Builder& b) {
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
 }
 
+// The rest of a prompt, the beginnings of two, and a sequence that decodes a token.
+void prompts(Builder& b) {
+  b.step({{0, 130, 37, true, 0, 0, {0}},
+          {1, 70, 0, false, 1, 1, {1}},
+          {2, 1, 20, true, 2, 2, {2}},
+          {3, 67, 0, true, 4, 3, {3}}});
+}
+void prompt_pending(Builder& b) {
+  b.step({{0, 3, 37, true, 0, 0, {0}, 0, kPends}, {1, 256, 0, true, 1, 1, {1}}});
+  b.step({{0, 2, 40, true, 0, 0, {0}, 2, kPends}, {1, 255, 256, true, 1, 1, {1}}});
+}
+
 // ---- links
 
 Link add(uint64_t width, size_t other = SIZE_MAX) {
@@ -200,6 +212,8 @@ const std::vector<Chain>& all_chains() {
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
+      {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"delta_wide_layer", one_token_moves,
        layer({delta(9, 18, 128)}, linear(2304, 256, i4), 256, mixture(256, 512, i4))},

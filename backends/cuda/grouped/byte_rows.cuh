@@ -39,6 +39,19 @@ __device__ inline uint64_t piece_in_panels(uint32_t span, uint32_t groups, uint3
   return (uint64_t{span} * groups + row / 8) * kBytePanel + row % 8 * kSpan + (piece ^ (row % 8)) * 16;
 }
 
+// One of the rows that are made.
+struct ByteRow {
+  const ByteRows& to;
+  uint32_t row;
+
+  __device__ void put_change(uint32_t stage, uint16_t change) const {
+    to.scales.changes[stage * to.scales.rows + row] = change;
+  }
+  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
+    *reinterpret_cast<uint4*>(to.panels + piece_in_panels(span, to.groups, row, piece)) = bytes;
+  }
+};
+
 __device__ inline void load_floats(const float* from, float (&v)[8]) {
   const float4 low = *reinterpret_cast<const float4*>(from), high = *reinterpret_cast<const float4*>(from + 4);
   v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
@@ -63,6 +76,8 @@ struct RowMemory {
 // Converts a row. The kWarps warps of a block call this, or for 1 any warp. `row` has
 //   width                      of the row, a multiple of 8
 //   load(k, v)                 elements k to k + 7
+//   kAhead                     whether ask(i, k) requests them first, for all that a warp has in registers, and
+//                              load(i, v) takes the ith
 //   kSums, sum                 whether each thread's `sum` of what it loaded first becomes that of all before put_scale
 //   put(span, piece, bytes)    a piece of 16 bytes
 //   put_scale(scale)           of the last stage; all threads call it
@@ -81,12 +96,24 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
     return first / kByteColumns + (i / 2 * kWarps + warp) * 2 + i % 2;
   };
   const auto load = [&](uint32_t first) {
+    if constexpr (Row::kAhead) {
+#pragma unroll
+      for (uint32_t i = 0; i < kSteps; ++i) {
+        const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
+        if (k < row.width) row.ask(i, k);
+      }
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kSteps; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) v[i][j] = 0;
       const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
-      if (k < row.width) row.load(k, v[i]);
+      if (k >= row.width) continue;
+      if constexpr (Row::kAhead) {
+        row.load(i, v[i]);
+      } else {
+        row.load(k, v[i]);
+      }
     }
   };
   for (uint32_t first = 0; first < padded; first += kConverted) {
@@ -103,7 +130,9 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
   if constexpr (Row::kSums) row.sum = warp_sum(row.sum);
   if constexpr (kWarps > 1) {
     memory.largest[warp][lane] = own;
-    if (Row::kSums && lane == 0) memory.sums[warp] = row.sum;
+    if constexpr (Row::kSums) {
+      if (lane == 0) memory.sums[warp] = row.sum;
+    }
     __syncthreads();
 #pragma unroll
     for (uint32_t w = 0; w < kWarps; ++w) own = fmaxf(own, memory.largest[w][lane]);

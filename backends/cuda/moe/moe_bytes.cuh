@@ -27,7 +27,7 @@ struct GatheredRow {
   const float* x;
   const uint32_t* to;  // [slots]
   uint32_t width, slots;
-  static constexpr bool kSums = true;
+  static constexpr bool kSums = true, kAhead = false;
   float sum = 0;  // of the shared expert's factor
   bool scaled = false;
 
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(kRowWarps * 32)
 // A sorted row of h.
 struct SortedRow {
   static constexpr uint32_t kHeld = 2;  // pieces of 256 elements
-  static constexpr bool kSums = false;
+  static constexpr bool kSums = false, kAhead = false;
   const ByteMixture& b;
   uint32_t row, width;
   uint4 held[kHeld];  // this lane's elements of the first ones
