@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of steps with few rows, and the first one of prompts: the operations after the projections of a layer.
+// Ranges: the operations after the projections of a layer.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
 //                              their norm; more sequences: the delta rule's kernel rounds the projection's rows;
 //                              prompts: range_prompt.h
-//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
+//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it, and with many the
+//                              one that copies rows, too
 //   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
-//   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
+//   RMS_NORM, LINEAR           five to 64 rows: the kernel that adds up the experts norms and rounds the
 //     behind the second        projection's rows
 #include "range.h"
 
@@ -21,6 +22,7 @@
 #include "linear/linear_few_ready.h"
 #include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
+#include "moe/moe_bytes.h"
 #include "moe/moe_grouped.h"
 #include "range_prompt.h"
 #include "switchyard/sdk/negotiate.hpp"
@@ -101,7 +103,10 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
 bool by_boxes(const swy_device& device, const swy_op& op) {
   return rows_of(op) == 1 || supports_moe_boxes(device, op, nullptr) == SWY_OK;
 }
+// Whether those of moe_bytes.cu do.
+bool many_rows(const swy_op& moe) { return rows_of(moe) >= kLeastBytesOfMixture; }
 swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (many_rows(op)) return supports_normed_bytes(device, op, bucket, error);
   return by_boxes(device, op) ? supports_moe_boxes(device, op, error)
                               : supports_normed_grouped(device, op, bucket, error);
 }
@@ -151,7 +156,9 @@ double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* con
   }
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
-    cost += by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe) : moe_grouped_cost(device, moe);
+    cost += many_rows(moe)          ? moe_bytes_cost(device, moe, bucket)
+            : by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe)
+                                    : moe_grouped_cost(device, moe);
   }
   if (p.next != 0) cost += few_ready_cost(device, *ops[p.count() - 1]);
   return p.layer() ? cost - 1.5 : cost;
@@ -197,7 +204,9 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
   *workspace_bytes = workspace_of_projection(p, ops, *bucket);
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
-    *workspace_bytes += by_boxes(*device, moe) ? moe_boxes_workspace(moe) : moe_grouped_workspace(moe);
+    *workspace_bytes += many_rows(moe)           ? moe_bytes_workspace(moe)
+                        : by_boxes(*device, moe) ? moe_boxes_workspace(moe)
+                                                 : moe_grouped_workspace(moe);
   }
   if (p.next != 0) *workspace_bytes += few_rows_bytes(*ops[p.count() - 1]);
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
@@ -312,9 +321,11 @@ struct NormedMixture {
 // `next`: the rows of the projection behind the mixture, or none.
 swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error) {
   const NormedMixture n(list, part, error);
+  const auto* x = n.norm_operands.input("x");
+  const auto* residual = at(*part.residual());
+  if (many_rows(n.moe.op)) return record_normed_bytes(n.moe, workspace, x, n.norm, residual, at(part.sum()));
   if (!by_boxes(*list->device, n.moe.op)) {
-    return record_normed_grouped(n.moe, workspace, n.norm_operands.input("x"), n.norm, at(*part.residual()),
-                                 at(part.sum()), next);
+    return record_normed_grouped(n.moe, workspace, x, n.norm, residual, at(part.sum()), next);
   }
   Arena arena(workspace);
   const Mixture m = n.mixture(part, arena);

@@ -77,6 +77,7 @@ void prompts(Builder& b) {
           {2, 1, 20, true, 2, 2, {2}},
           {3, 67, 0, true, 4, 3, {3}}});
 }
+void long_prompt(Builder& b) { b.step({{0, 350, 37, true, 0, 0, {0}}}); }
 void prompt_pending(Builder& b) {
   b.step({{0, 3, 37, true, 0, 0, {0}, 0, kPends}, {1, 256, 0, true, 1, 1, {1}}});
   b.step({{0, 2, 40, true, 0, 0, {0}, 2, kPends}, {1, 255, 256, true, 1, 1, {1}}});
@@ -212,6 +213,8 @@ const std::vector<Chain>& all_chains() {
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"norm_prompts_moe_add", prompts, {norm(512), mixture(512, 64, i4, SWY_BF16), add(512)}},
+      {"norm_prompt_moe_add", long_prompt, {norm(256), mixture(256, 64, {SWY_I4, 128}, SWY_BF16), add(256)}},
       {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
       {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
@@ -256,6 +259,7 @@ bool adds_chain_input(const Chain& chain, const std::vector<Case>& links, size_t
 std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random) {
   while (true) {
     std::vector<Outcome> out;
+    std::vector<uint64_t> unclear;
     const auto give = [&](size_t to, size_t input, size_t from) {
       for (size_t step = 0; step < links[to].steps.size(); ++step) {
         const std::vector<double>& value = out[from].outputs[step][0].values;
@@ -266,13 +270,18 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
       Case& c = links[i];
       if (i > 0) give(i, 0, i - 1);
       if (chain.links[i].adds < i) give(i, 1, chain.links[i].adds);
-      if (!clear_choices(c)) break;
+      unclear = unclear_rows(c);
+      if (!unclear.empty()) break;
       out.push_back(kit.expected(Check{}, c));
     }
     if (out.size() == links.size()) return out;
+    const uint64_t width = links[0].width(0);
     for (Step& s : links[0].steps) {
-      std::vector<float>& x = s.inputs[0].floats;
-      x = random.normals(x.size());
+      for (const uint64_t row : unclear) {
+        if (row >= s.rows()) continue;
+        const std::vector<float> x = random.normals(width);
+        std::copy(x.begin(), x.end(), s.inputs[0].floats.begin() + static_cast<ptrdiff_t>(row * width));
+      }
     }
     give_chain_input(chain, links);
   }

@@ -19,7 +19,9 @@ struct ByteHeads {
 struct HeadsRow : ByteRow {
   const Delta& d;
   uint32_t width;
-  static constexpr bool kSums = false, kAhead = true;
+  static constexpr int kSums = 0;
+  static constexpr bool kAhead = true;
+  float sums[1];
   const uint16_t* o;  // this lane's columns of the row's first head
   const float* z;
   uint32_t head_elements, shift;  // from a head to the next one in o; heads are 1 << shift columns wide

@@ -70,7 +70,7 @@ __device__ inline void load_plain(const Weight& w, uint32_t k, float (&v)[8]) {
 template <uint32_t kWarps>
 struct RowMemory {
   uint4 staged[kWarps][kStagedBytes / 16];
-  float largest[kWarps][32], sums[kWarps];
+  float largest[kWarps][32], sums[kWarps][2];
 };
 
 // Converts a row. The kWarps warps of a block call this, or for 1 any warp. `row` has
@@ -78,7 +78,7 @@ struct RowMemory {
 //   load(k, v)                 elements k to k + 7
 //   kAhead                     whether ask(i, k) requests them first, for all that a warp has in registers, and
 //                              load(i, v) takes the ith
-//   kSums, sum                 whether each thread's `sum` of what it loaded first becomes that of all before put_scale
+//   kSums, sums                each thread's sums of what it loaded first, which become those of all before put_scale
 //   put(span, piece, bytes)    a piece of 16 bytes
 //   put_scale(scale)           of the last stage; all threads call it
 //   put_change(stage, change)  as ByteScales
@@ -127,19 +127,22 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
       if (stage_of(first, i) % 32 == lane) own = fmaxf(own, largest);
     }
   }
-  if constexpr (Row::kSums) row.sum = warp_sum(row.sum);
+#pragma unroll
+  for (int s = 0; s < Row::kSums; ++s) row.sums[s] = warp_sum(row.sums[s]);
   if constexpr (kWarps > 1) {
     memory.largest[warp][lane] = own;
-    if constexpr (Row::kSums) {
-      if (lane == 0) memory.sums[warp] = row.sum;
+#pragma unroll
+    for (int s = 0; s < Row::kSums; ++s) {
+      if (lane == 0) memory.sums[warp][s] = row.sums[s];
     }
     __syncthreads();
 #pragma unroll
     for (uint32_t w = 0; w < kWarps; ++w) own = fmaxf(own, memory.largest[w][lane]);
-    if constexpr (Row::kSums) {
-      row.sum = 0;
 #pragma unroll
-      for (uint32_t w = 0; w < kWarps; ++w) row.sum += memory.sums[w];
+    for (int s = 0; s < Row::kSums; ++s) {
+      row.sums[s] = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < kWarps; ++w) row.sums[s] += memory.sums[w][s];
     }
   }
   const float largest = warp_max(own), inverse = __fdividef(127.0f, largest);

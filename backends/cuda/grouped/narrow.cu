@@ -70,7 +70,7 @@ struct TokenColumns {
   const float* x;
   uint32_t token, tokens, column;
   float4 v[kEach];
-  float factor[4];
+  float factor[4], squares[kEach] = {};  // squares: of the elements that were put
 
   __device__ TokenColumns(const Narrow& p, uint32_t token0, uint32_t of)
       : token(token0 + threadIdx.x / 16), tokens(of), column(threadIdx.x % 16 * 4) {
@@ -87,16 +87,29 @@ struct TokenColumns {
     for (uint32_t i = 0; i < 4; ++i) factor[i] = p.normed && in ? p.bias + plain_at(p.norm, k + column + i) : 1.0f;
   }
   // Both terms, in the order of the second operand.
-  __device__ void put(char* terms) const {
+  __device__ void put(char* terms, bool roots) {
     const uint32_t t = threadIdx.x / 16, piece = threadIdx.x % 16;
     char* to = terms + t * kBoxBytes + ((piece / 2) ^ (t % 8)) * 16 + piece % 2 * 8;
 #pragma unroll
     for (uint32_t j = 0; j < kEach; ++j) {
+      if (roots) {
+        squares[j] = fmaf(v[j].x, v[j].x, fmaf(v[j].y, v[j].y, fmaf(v[j].z, v[j].z, fmaf(v[j].w, v[j].w, squares[j]))));
+      }
       uint2 high, low;
       two_terms(make_float2(v[j].x * factor[0], v[j].y * factor[1]), high.x, low.x);
       two_terms(make_float2(v[j].z * factor[2], v[j].w * factor[3]), high.y, low.y);
       *reinterpret_cast<uint2*>(to + j * 32 * kBoxBytes) = high;
       *reinterpret_cast<uint2*>(to + kTokens * kBoxBytes + j * 32 * kBoxBytes) = low;
+    }
+  }
+  // The squares of the tokens' columns, `stride` floats apart.
+  __device__ void put_squares(float* to, uint32_t stride) const {
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) {
+      float sum = squares[j];
+#pragma unroll
+      for (uint32_t lanes = 8; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAll, sum, lanes);
+      if (threadIdx.x % 16 == 0) to[(threadIdx.x / 16 + j * 32) * stride] = sum;
     }
   }
 };
@@ -140,10 +153,10 @@ __device__ inline void put_sums(float* sums, const float (&acc)[kTokens * kGroup
   }
 }
 
-// Four neighbouring rows of one weight.
-__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4 sum) {
+// Four neighbouring rows of one weight, with the token's factor.
+__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4 sum, float by) {
   const uint32_t i = weight_of_row(p, row), of = row - p.first[i], rows = p.w[i].rows;
-  const float by = p.inverse == nullptr ? 1.0f : p.inverse[token], v[4] = {sum.x, sum.y, sum.z, sum.w};
+  const float v[4] = {sum.x, sum.y, sum.z, sum.w};
   float out[4];
 #pragma unroll
   for (uint32_t e = 0; e < 4; ++e) out[e] = v[e] * by + (of + e < rows ? bias_at(p.biases[i], of + e) : 0.0f);
@@ -158,8 +171,8 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4
   }
 }
 
-// Adds up the cluster's sums of this block's share of the tokens. The loads of a thread are all issued before the first
-// result is used, since a store may be to what a later load reads.
+// Adds up the cluster's sums of this block's share of the tokens, and their squares. The loads of a thread are all
+// issued before the first result is used, since a store may be to what a later load reads.
 template <uint32_t kGroups, uint32_t kTokens>
 __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0, uint32_t row0, uint32_t tokens,
                                  const float* sums) {
@@ -189,7 +202,16 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
       for (uint32_t j = 1; j < kMostParts; ++j) {
         sum.x += own[n][j].x, sum.y += own[n][j].y, sum.z += own[n][j].z, sum.w += own[n][j].w;
       }
-      if (i < share * kFours && token0 + at < tokens && row < rows) put(p, token0 + at, row, sum);
+      if (i >= share * kFours || token0 + at >= tokens || row >= rows) continue;
+      float by = p.inverse == nullptr ? 1.0f : p.inverse[token0 + at];
+      if (p.roots) {
+        float squares = 0;
+        for (uint32_t j = 0; j < p.parts; ++j) {
+          squares += *cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + F::kRows]), j);
+        }
+        by = rsqrtf(squares / static_cast<float>(p.width) + p.eps);
+      }
+      put(p, token0 + at, row, sum, by);
     }
   }
   cluster.sync();  // no block exits while another reads its shared memory
@@ -229,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   TokenColumns<kTokens> x(p, token0, tokens);
   x.load(p, begin * kColumns);
-  x.put(terms);
+  x.put(terms, p.roots);
   if (steps > 1) x.load(p, (begin + 1) * kColumns);
   float acc[F::kN / 2];
 #pragma unroll
@@ -242,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_wait(barriers + slot * 8, i / kRing % 2);
     uint32_t a[4][4];
     multiply_columns<kGroups, kTokens>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * F::kTermBytes, a, acc);
-    if (i + 1 < steps) x.put(terms + (i + 1) % 2 * 2 * F::kTermBytes);
+    if (i + 1 < steps) x.put(terms + (i + 1) % 2 * 2 * F::kTermBytes, p.roots);
     if (i + 2 < steps) x.load(p, (begin + i + 2) * kColumns);
     products_wait<0>();
 #pragma unroll
@@ -252,6 +274,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   float* sums = reinterpret_cast<float*>(memory_of_narrow);
   put_sums<kGroups, kTokens>(sums, acc);
+  if (p.roots) x.put_squares(sums + F::kRows, F::kSums);
   put_total<kGroups, kTokens>(p, part, token0, row0, tokens, sums);
 #endif
 }

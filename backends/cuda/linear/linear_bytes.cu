@@ -27,8 +27,9 @@ struct InputRow : ByteRow {
   const GroupedRows& p;
   const float* x;
   uint32_t width;
-  static constexpr bool kSums = true, kAhead = false;
-  float sum = 0;  // of squares
+  static constexpr int kSums = 1;
+  static constexpr bool kAhead = false;
+  float sums[kSums] = {};  // of squares
   bool scaled = false;
 
   __device__ void load(uint32_t k, float (&v)[8]) {
@@ -38,12 +39,12 @@ struct InputRow : ByteRow {
     load_plain(p.norm, k, of);
 #pragma unroll
     for (uint32_t i = 0; i < 8; ++i) {
-      if (!scaled) sum = fmaf(v[i], v[i], sum);
+      if (!scaled) sums[0] = fmaf(v[i], v[i], sums[0]);
       v[i] *= p.bias + of[i];
     }
   }
   __device__ void put_scale(float scale) {
-    const float factor = p.normed ? rsqrtf(sum / static_cast<float>(width) + p.eps) : 1;
+    const float factor = p.normed ? rsqrtf(sums[0] / static_cast<float>(width) + p.eps) : 1;
     scaled = true;
     if (threadIdx.x != 0) return;
     to.scales.last[row] = scale * factor;
