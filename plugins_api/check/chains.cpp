@@ -106,10 +106,10 @@ Link two_linears(uint64_t in, uint64_t out, Encoding e) {
           }};
 }
 
-// Three of eight experts, and a shared one, all of this width.
-Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32) {
+// Three of the experts, and a shared one, all of this width.
+Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32, uint32_t experts = 8) {
   swy_moe_attrs a{};
-  a.experts = 8;
+  a.experts = experts;
   a.top_k = 3;
   a.width = a.shared_width = width;
   return {SWY_OP_MOE, [=](Builder& b) {
@@ -213,7 +213,7 @@ const std::vector<Chain>& all_chains() {
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
-      {"norm_prompts_moe_add", prompts, {norm(512), mixture(512, 64, i4, SWY_BF16), add(512)}},
+      {"norm_prompts_moe_add", prompts, {norm(512), mixture(512, 64, i4, SWY_BF16, 130), add(512)}},
       {"norm_prompt_moe_add", long_prompt, {norm(256), mixture(256, 64, {SWY_I4, 128}, SWY_BF16), add(256)}},
       {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
       {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},

@@ -87,12 +87,13 @@ struct TokenColumns {
     for (uint32_t i = 0; i < 4; ++i) factor[i] = p.normed && in ? p.bias + plain_at(p.norm, k + column + i) : 1.0f;
   }
   // Both terms, in the order of the second operand.
-  __device__ void put(char* terms, bool roots) {
+  template <bool kRoots>
+  __device__ void put(char* terms) {
     const uint32_t t = threadIdx.x / 16, piece = threadIdx.x % 16;
     char* to = terms + t * kBoxBytes + ((piece / 2) ^ (t % 8)) * 16 + piece % 2 * 8;
 #pragma unroll
     for (uint32_t j = 0; j < kEach; ++j) {
-      if (roots) {
+      if constexpr (kRoots) {
         squares[j] = fmaf(v[j].x, v[j].x, fmaf(v[j].y, v[j].y, fmaf(v[j].z, v[j].z, fmaf(v[j].w, v[j].w, squares[j]))));
       }
       uint2 high, low;
@@ -173,7 +174,7 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4
 
 // Adds up the cluster's sums of this block's share of the tokens, and their squares. The loads of a thread are all
 // issued before the first result is used, since a store may be to what a later load reads.
-template <uint32_t kGroups, uint32_t kTokens>
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0, uint32_t row0, uint32_t tokens,
                                  const float* sums) {
   using F = Form<kGroups, kTokens>;
@@ -204,7 +205,7 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
       }
       if (i >= share * kFours || token0 + at >= tokens || row >= rows) continue;
       float by = p.inverse == nullptr ? 1.0f : p.inverse[token0 + at];
-      if (p.roots) {
+      if constexpr (kRoots) {
         float squares = 0;
         for (uint32_t j = 0; j < p.parts; ++j) {
           squares += *cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + F::kRows]), j);
@@ -219,8 +220,8 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
 
 #endif
 
-// blockIdx.x: kTokens tokens times the parts of the width, a cluster; y: 64 kGroups rows.
-template <uint32_t kGroups, uint32_t kTokens>
+// blockIdx.x: kTokens tokens times the parts of the width, a cluster; y: 64 kGroups rows. kRoots: Narrow::roots.
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __global__ void __launch_bounds__(kThreads, 1)
     narrow_product(const __grid_constant__ Narrow p, const __grid_constant__ NarrowMaps maps, const swy_step* step) {
 #ifdef SWY_HOPPER
@@ -251,7 +252,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   TokenColumns<kTokens> x(p, token0, tokens);
   x.load(p, begin * kColumns);
-  x.put(terms, p.roots);
+  x.template put<kRoots>(terms);
   if (steps > 1) x.load(p, (begin + 1) * kColumns);
   float acc[F::kN / 2];
 #pragma unroll
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     barrier_wait(barriers + slot * 8, i / kRing % 2);
     uint32_t a[4][4];
     multiply_columns<kGroups, kTokens>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * F::kTermBytes, a, acc);
-    if (i + 1 < steps) x.put(terms + (i + 1) % 2 * 2 * F::kTermBytes, p.roots);
+    if (i + 1 < steps) x.template put<kRoots>(terms + (i + 1) % 2 * 2 * F::kTermBytes);
     if (i + 2 < steps) x.load(p, (begin + i + 2) * kColumns);
     products_wait<0>();
 #pragma unroll
@@ -274,8 +275,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   float* sums = reinterpret_cast<float*>(memory_of_narrow);
   put_sums<kGroups, kTokens>(sums, acc);
-  if (p.roots) x.put_squares(sums + F::kRows, F::kSums);
-  put_total<kGroups, kTokens>(p, part, token0, row0, tokens, sums);
+  if constexpr (kRoots) x.put_squares(sums + F::kRows, F::kSums);
+  put_total<kGroups, kTokens, kRoots>(p, part, token0, row0, tokens, sums);
 #endif
 }
 
@@ -291,8 +292,9 @@ swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, 
   using F = Form<kGroups, kTokens>;
   const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows), token_tiles = ceil_div(tokens, kTokens);
   p.parts = parts_of(token_tiles * row_tiles, p.width);
-  return launch_clusters(r, narrow_product<kGroups, kTokens>, p.parts, dim3(token_tiles * p.parts, row_tiles), kThreads,
-                         F::kBytes, p, maps, r.list.step);
+  const auto kernel = p.roots ? narrow_product<kGroups, kTokens, true> : narrow_product<kGroups, kTokens, false>;
+  return launch_clusters(r, kernel, p.parts, dim3(token_tiles * p.parts, row_tiles), kThreads, F::kBytes, p, maps,
+                         r.list.step);
 }
 
 }  // namespace

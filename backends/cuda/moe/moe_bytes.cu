@@ -122,8 +122,9 @@ std::span<const Kernel> moe_bytes_kernels() { return kKernels; }
 swy_status supports_normed_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                  swy_error* error) {
   SWY_CUDA_TRY(supports_bytes(device, op, bucket, error));
-  const swy_dtype mix = swy::has(op, "shared_gate") ? swy::tensor(op, "shared_gate").dtype : SWY_F32;
-  if (router_is_narrow(op) && (mix == SWY_F32 || mix == SWY_BF16)) return SWY_OK;
+  const auto plain = [](const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; };
+  const bool mixes = !swy::has(op, "shared_gate") || plain(swy::tensor(op, "shared_gate"));
+  if (router_is_narrow(op) && mixes) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                    "the norm of many rows goes with a router of bf16 and a plain shared gate");
 }

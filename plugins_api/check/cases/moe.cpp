@@ -336,9 +336,6 @@ void batch_cases(std::vector<CaseSpec>& out) {
   put(out, one_expert, false, {SWY_OP_MOE_ADD});
   put(out, wide, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   put(out, most, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
-  Mixture many_experts{70, 160, 3, 1280, 32, 32, i4};  // more than two tiles of the router's rows
-  many_experts.router = SWY_BF16;
-  put(out, many_experts, false, {SWY_OP_MOE_ADD});
 }
 
 // The same with experts of 4 bits in whole slices of 256 columns: groups of every size, with and without offsets, one
