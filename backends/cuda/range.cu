@@ -8,7 +8,7 @@
 //                              one that copies rows, too
 //   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
-//   RMS_NORM, LINEAR           five to 64 rows: the kernel that adds up the experts norms and rounds the
+//   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
 //     behind the second        projection's rows
 #include "range.h"
 
@@ -19,6 +19,7 @@
 #include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "linear/linear_bytes.h"
 #include "linear/linear_few_ready.h"
 #include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
@@ -103,8 +104,8 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
 bool by_boxes(const swy_device& device, const swy_op& op) {
   return rows_of(op) == 1 || supports_moe_boxes(device, op, nullptr) == SWY_OK;
 }
-// Whether those of moe_bytes.cu do.
-bool many_rows(const swy_op& moe) { return rows_of(moe) >= kLeastBytesOfMixture; }
+// Whether those of moe_bytes.cu do; of the projection behind it, too.
+bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   if (many_rows(op)) return supports_normed_bytes(device, op, bucket, error);
   return by_boxes(device, op) ? supports_moe_boxes(device, op, error)
@@ -137,8 +138,12 @@ swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op
 }
 
 // Whether a mixture's kernels can make the rows of the projection behind it.
-bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* ops) {
+bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   const swy_op* const* mixture = ops + p.projection;
+  if (many_rows(*mixture[1])) {
+    return makes_next_bytes(*mixture[1]) &&
+           supports_bytes_ready(device, *mixture[kMixture + 1], bucket, nullptr) == SWY_OK;
+  }
   return !by_boxes(device, *mixture[1]) && supports_few(device, *mixture[kMixture + 1], nullptr) == SWY_OK;
 }
 
@@ -160,7 +165,10 @@ double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* con
             : by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe)
                                     : moe_grouped_cost(device, moe);
   }
-  if (p.next != 0) cost += few_ready_cost(device, *ops[p.count() - 1]);
+  if (p.next != 0) {
+    const swy_op& linear = *ops[p.count() - 1];
+    cost += many_rows(linear) ? bytes_ready_cost(device, linear, bucket) : few_ready_cost(device, linear);
+  }
   return p.layer() ? cost - 1.5 : cost;
 }
 
@@ -183,7 +191,7 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   }
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
-  if (parts.next != 0 && !makes_next(*device, parts, ops)) parts.next = 0;
+  if (parts.next != 0 && !makes_next(*device, parts, ops, *bucket)) parts.next = 0;
   *accepted = parts.count();
   *microseconds = cost_of_parts(*device, parts, ops, *bucket);
   return SWY_OK;
@@ -208,7 +216,10 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
                         : by_boxes(*device, moe) ? moe_boxes_workspace(moe)
                                                  : moe_grouped_workspace(moe);
   }
-  if (p.next != 0) *workspace_bytes += few_rows_bytes(*ops[p.count() - 1]);
+  if (p.next != 0) {
+    const swy_op& linear = *ops[p.count() - 1];
+    *workspace_bytes += many_rows(linear) ? bytes_ready_memory(linear) : few_rows_bytes(linear);
+  }
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -318,12 +329,13 @@ struct NormedMixture {
   }
 };
 
-// `next`: the rows of the projection behind the mixture, or none.
-swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error) {
+// `next`, or `bytes`: the rows of the projection behind the mixture, or none.
+swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error,
+                         const NormedBytes* bytes = nullptr) {
   const NormedMixture n(list, part, error);
   const auto* x = n.norm_operands.input("x");
   const auto* residual = at(*part.residual());
-  if (many_rows(n.moe.op)) return record_normed_bytes(n.moe, workspace, x, n.norm, residual, at(part.sum()));
+  if (many_rows(n.moe.op)) return record_normed_bytes(n.moe, workspace, x, n.norm, residual, at(part.sum()), bytes);
   if (!by_boxes(*list->device, n.moe.op)) {
     return record_normed_grouped(n.moe, workspace, x, n.norm, residual, at(part.sum()), next);
   }
@@ -354,8 +366,15 @@ swy_status record_with_next(swy_list* list, const swy_range_operands& o, uint32_
   const Operands norm_operands{*o.ops[norm], *o.bindings[norm]}, linear_operands{*o.ops[last], *o.bindings[last]};
   const Recording linear{*list, *o.ops[last], linear_operands, error};
   const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[norm]->attrs);
+  const Weight weight = norm_operands.weight("w");
+  if (many_rows(linear.op)) {
+    const ReadyBytes ready = bytes_ready_in(workspace + moe_bytes_workspace(*o.ops[first + 1]), linear.op);
+    const NormedBytes bytes{ready.rows, {true, weight, a.eps, a.weight_bias, ready.inverse}};
+    SWY_CUDA_TRY(record_second(list, mixture, workspace, {}, error, &bytes));
+    return record_bytes_normed(linear, bytes, at(mixture.sum()));
+  }
   char* rows = workspace + moe_grouped_workspace(*o.ops[first + 1]);
-  const NextRows next{few_rows_in(rows, linear.op), {norm_operands.weight("w"), a.eps, a.weight_bias}};
+  const NextRows next{few_rows_in(rows, linear.op), {weight, a.eps, a.weight_bias}};
   SWY_CUDA_TRY(record_second(list, mixture, workspace, next, error));
   // The sum over experts has a multiprocessor for each row. With more rows, too few would be left.
   const uint32_t count = rows_of(*o.ops[first + 1]), busy = count <= kMostSpared ? count : 0;

@@ -27,7 +27,7 @@ uint64_t workspace_of_prompts(const swy_op* const* ops, const swy_bucket& bucket
 swy_status record_prompts(const Recording& delta, const Recording& linear, const float* residual, float* y,
                           char* workspace) {
   char* memory = workspace + delta_chunks_workspace(delta.op, delta.bucket());
-  const ByteRows rows = bytes_ready_in(memory, linear.op);
+  const ByteRows rows = bytes_ready_in(memory, linear.op).rows;
   SWY_CUDA_TRY(record_delta_chunks(delta, workspace, rows));
   return record_bytes_ready(linear, rows, residual, y);
 }

@@ -174,4 +174,36 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
   }
 }
 
+// A row of x, with the norm's weights. Its factor changes all elements alike, so the bytes do not depend on it.
+// Norm: normed, and then norm, bias, eps; inverse, which may be null.
+template <class Norm>
+struct InputRow : ByteRow {
+  const Norm& p;
+  const float* x;
+  uint32_t width;
+  static constexpr int kSums = 1;
+  static constexpr bool kAhead = false;
+  float sums[kSums] = {};  // of squares
+  bool scaled = false;
+
+  __device__ void load(uint32_t k, float (&v)[8]) {
+    load_floats(x + k, v);
+    if (!p.normed) return;
+    float of[8];
+    load_plain(p.norm, k, of);
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      if (!scaled) sums[0] = fmaf(v[i], v[i], sums[0]);
+      v[i] *= p.bias + of[i];
+    }
+  }
+  __device__ void put_scale(float scale) {
+    const float factor = p.normed ? rsqrtf(sums[0] / static_cast<float>(width) + p.eps) : 1;
+    scaled = true;
+    if (threadIdx.x != 0) return;
+    to.scales.last[row] = scale * factor;
+    if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
+  }
+};
+
 }  // namespace gpu

@@ -49,6 +49,18 @@ inline ByteRows take_byte_rows(Arena& arena, uint32_t rows, uint32_t width) {
   return {panels, groups, take_scales(arena, uint64_t{groups} * 8, width)};
 }
 
+// Rows of the norm of some x.
+struct NormOfBytes {
+  bool normed;
+  Weight norm;
+  float eps, bias;
+  float* inverse;  // [rows]: gets the factors that the bytes lack and their scales have
+};
+struct NormedBytes {
+  ByteRows rows;
+  NormOfBytes norm;
+};
+
 // Layout of a block's shared memory: stages, changes of their scales, scales of the tiles that are under way (one more
 // than stages), factors of a tile's weights, barriers.
 struct ByteShape {

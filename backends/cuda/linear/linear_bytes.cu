@@ -22,36 +22,6 @@ struct ByteInput {
   ByteRows rows;
 };
 
-// A row of x, with the norm's weights. Its factor changes all elements alike, so the bytes do not depend on it.
-struct InputRow : ByteRow {
-  const GroupedRows& p;
-  const float* x;
-  uint32_t width;
-  static constexpr int kSums = 1;
-  static constexpr bool kAhead = false;
-  float sums[kSums] = {};  // of squares
-  bool scaled = false;
-
-  __device__ void load(uint32_t k, float (&v)[8]) {
-    load_floats(x + k, v);
-    if (!p.normed) return;
-    float of[8];
-    load_plain(p.norm, k, of);
-#pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) {
-      if (!scaled) sums[0] = fmaf(v[i], v[i], sums[0]);
-      v[i] *= p.bias + of[i];
-    }
-  }
-  __device__ void put_scale(float scale) {
-    const float factor = p.normed ? rsqrtf(sums[0] / static_cast<float>(width) + p.eps) : 1;
-    scaled = true;
-    if (threadIdx.x != 0) return;
-    to.scales.last[row] = scale * factor;
-    if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
-  }
-};
-
 // blockIdx.x: row. As panel_rows.
 __global__ void __launch_bounds__(kRowWarps * 32) byte_rows(const __grid_constant__ ByteInput b, const swy_step* step) {
   __shared__ RowMemory<kRowWarps> memory;
@@ -60,7 +30,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) byte_rows(const __grid_constan
   release_next();  // the next kernel requests its weights, then waits for this one, which waits for earlier ones
   depend();
   if (row >= step_rows(step, p.domain)) return;
-  InputRow of{{b.rows, row}, p, p.x + uint64_t{row} * p.width, p.width};
+  InputRow<GroupedRows> of{{b.rows, row}, p, p.x + uint64_t{row} * p.width, p.width};
   convert_row<4>(of, memory);
 }
 
@@ -174,16 +144,12 @@ uint32_t steps_of(const swy_op& op) {
 }
 
 // Layout of the workspace.
-struct Parts {
-  ByteRows rows;
-  float* inverse;
-};
-Parts place(Arena& arena, const swy_op& op) {
+ReadyBytes place(Arena& arena, const swy_op& op) {
   const ByteRows rows = take_byte_rows(arena, rows_of(op), width_of(op));
   return {rows, arena.take<float>(rows_of(op))};
 }
 
-ByteInput input_of(const Recording& r, const Parts& parts) {
+ByteInput input_of(const Recording& r, const ReadyBytes& parts) {
   ByteInput b{};
   b.g.x = r.operands.input("x");
   b.g.width = width_of(r.op);
@@ -242,11 +208,8 @@ swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLine
   return SWY_OK;
 }
 
-swy_status record_bytes(const Recording& r) {
-  Arena arena(r.operands.workspace());
-  const Parts parts = place(arena, r.op);
-  const ByteInput x = input_of(r, parts);
-  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
+// The products with all weights, behind the kernel that made the rows of `x`.
+swy_status record_weights(const Recording& r, const ByteInput& x) {
   ByteLinear p{};
   SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
   GroupedLinearWeights w{};
@@ -255,7 +218,14 @@ swy_status record_bytes(const Recording& r) {
     SWY_CUDA_TRY(add_weight(r.operands.weight(i), r.operands.output(o), p, w, r.error));
   }
   p.g.residual = r.operands.input("residual");
-  return record_products(r, p, w, parts.rows);
+  return record_products(r, p, w, x.rows);
+}
+
+swy_status record_bytes(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const ByteInput x = input_of(r, place(arena, r.op));
+  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
+  return record_weights(r, x);
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -296,11 +266,7 @@ double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&)
          std::max(device.rates.products(static_cast<double>(t.time), 100), device.rates.bytes(bytes, 2.5e6));
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  Arena arena(nullptr);
-  place(arena, op);
-  return arena.used();
-}
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return bytes_ready_memory(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_I8, supports_bytes, cost_bytes, workspace, record_bytes};
@@ -318,12 +284,12 @@ swy_status supports_bytes_ready(const swy_device& device, const swy_op& op, cons
 }
 uint64_t bytes_ready_memory(const swy_op& op) {
   Arena arena(nullptr);
-  take_byte_rows(arena, rows_of(op), width_of(op));
+  place(arena, op);
   return arena.used();
 }
-ByteRows bytes_ready_in(char* memory, const swy_op& op) {
+ReadyBytes bytes_ready_in(char* memory, const swy_op& op) {
   Arena arena(memory);
-  return take_byte_rows(arena, rows_of(op), width_of(op));
+  return place(arena, op);
 }
 double bytes_ready_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return cost_bytes(device, op, bucket) - cost_of_rows(device, op);
@@ -334,6 +300,17 @@ swy_status record_bytes_ready(const Recording& r, const ByteRows& ready, const f
   SWY_CUDA_TRY(add_weight(r.operands.weight(0), y, p, w, r.error));
   p.g.residual = residual;
   return record_products(r, p, w, ready);
+}
+swy_status record_bytes_normed(const Recording& r, const NormedBytes& ready, const float* x) {
+  ByteInput b{};
+  b.g.x = x;
+  b.g.width = width_of(r.op);
+  b.g.domain = swy::tensor(r.op, "x").rows;
+  b.g.normed = true;
+  b.g.norm = ready.norm.norm, b.g.eps = ready.norm.eps, b.g.bias = ready.norm.bias;
+  b.g.inverse = ready.norm.inverse;
+  b.rows = ready.rows;
+  return record_weights(r, b);
 }
 
 }  // namespace gpu

@@ -8,7 +8,7 @@
 #include "grouped/bytes.h"
 #include "grouped/narrow.cuh"
 #include "moe_boxes.h"
-#include "moe_grouped.cuh"
+#include "moe_combine.cuh"
 
 namespace gpu {
 
@@ -60,6 +60,13 @@ inline swy_status record_routes(const Recording& r, const Mixture& m, const Inpu
   if (!m.routes) return SWY_OK;
   SWY_CUDA_TRY(record_logits(r, m, norm));
   return record_choice(r, m, rows_of(r.op));
+}
+
+// With `next`, which may be null, also the norm of the results as bytes.
+inline swy_status record_combine(const Recording& r, const GroupedMixture& g, const NormedBytes* next) {
+  const uint32_t rows = rows_of(r.op);
+  if (next == nullptr) return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, g, r.list.step);
+  return launch(r, combine_to_bytes, rows, kCombineThreads, g.m.hidden * sizeof(float), g, *next, r.list.step);
 }
 
 inline swy_status stream_experts(const Recording& r, const Mixture& m, GateUpWeights& gate_up, DownWeights& down) {

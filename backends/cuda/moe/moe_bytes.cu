@@ -48,9 +48,10 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
                 ceil_div(m.hidden, kTileRowsOfWeight), of_width);
 }
 
-// norm: of x, or null.
-swy_status record_mixture(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm) {
-  if (!many_rows(r.op)) return record_scaled_bytes(r, m, arena, norm);
+// norm: of x, or null; next: as record_combine.
+swy_status record_mixture(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm,
+                          const NormedBytes* next) {
+  if (!many_rows(r.op)) return record_scaled_bytes(r, m, arena, norm, next);
   ByteMixture b{};
   b.g.m = m;
   place(b, arena, r.op);
@@ -60,13 +61,13 @@ swy_status record_mixture(const Recording& r, const Mixture& m, Arena arena, con
   SWY_CUDA_TRY(launch(r, norm != nullptr ? gather_bytes<true> : gather_bytes<false>, rows, kRowWarps * 32, 0, b,
                       norm != nullptr ? *norm : InputNorm{}, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
+  return record_combine(r, b.g, next);
 }
 
 swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena, false);
-  return record_mixture(r, m, arena, nullptr);
+  return record_mixture(r, m, arena, nullptr, nullptr);
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -128,6 +129,7 @@ swy_status supports_normed_bytes(const swy_device& device, const swy_op& op, con
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                    "the norm of many rows goes with a router of bf16 and a plain shared gate");
 }
+bool makes_next_bytes(const swy_op& op) { return hidden_of(op) <= kMostToBytes; }
 double moe_bytes_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return cost_bytes(device, op, bucket);
 }
@@ -139,11 +141,11 @@ uint64_t moe_bytes_workspace(const swy_op& op) {
   return mixture_workspace(op, false) + arena.used();
 }
 swy_status record_normed_bytes(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
-                               const float* residual, float* y) {
+                               const float* residual, float* y, const NormedBytes* next) {
   Arena arena(workspace);
   Mixture m = mixture_of(r, arena, false);
   m.x = x, m.residual = residual, m.y = y;
-  return record_mixture(r, m, arena, &norm);
+  return record_mixture(r, m, arena, &norm, next);
 }
 
 }  // namespace gpu

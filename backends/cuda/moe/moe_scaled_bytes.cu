@@ -45,7 +45,8 @@ swy_status record_experts(const Recording& r, const ScaledByteMixture& b) {
 
 }  // namespace
 
-swy_status record_scaled_bytes(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm) {
+swy_status record_scaled_bytes(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm,
+                               const NormedBytes* next) {
   ScaledByteMixture b{};
   b.g.m = m;
   place(b, arena, r.op);
@@ -55,7 +56,7 @@ swy_status record_scaled_bytes(const Recording& r, const Mixture& m, Arena arena
   SWY_CUDA_TRY(launch(r, norm != nullptr ? gather_scaled_bytes<true> : gather_scaled_bytes<false>, rows, 256, 0, b,
                       norm != nullptr ? *norm : InputNorm{}, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
+  return record_combine(r, b.g, next);
 }
 
 uint64_t scaled_bytes_workspace(const swy_op& op) {
