@@ -77,6 +77,7 @@ void prompts(Builder& b) {
           {2, 1, 20, true, 2, 2, {2}},
           {3, 67, 0, true, 4, 3, {3}}});
 }
+void short_prompt(Builder& b) { b.step({{0, 70, 0, true, 1, 0, {0}}}); }
 void long_prompt(Builder& b) { b.step({{0, 350, 37, true, 0, 0, {0}}}); }
 void prompt_pending(Builder& b) {
   b.step({{0, 3, 37, true, 0, 0, {0}, 0, kPends}, {1, 256, 0, true, 1, 1, {1}}});
@@ -213,14 +214,13 @@ const std::vector<Chain>& all_chains() {
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
-      {"norm_prompts_moe_add", prompts, {norm(512), mixture(512, 64, i4, SWY_BF16, 130), add(512)}},
       {"norm_prompts_moe_add_norm_linears",
        prompts,
-       {norm(512), mixture(512, 64, i4, SWY_BF16), add(512), norm(512), two_linears(512, 144, i4)}},
+       {norm(512), mixture(512, 64, i4, SWY_BF16, 130), add(512), norm(512), two_linears(512, 144, i4)}},
       {"norm_prompt_moe_add_norm_linear",
        long_prompt,
-       {norm(2304), mixture(2304, 64, whole, SWY_BF16), add(2304), norm(2304), linear(2304, 80, whole)}},
-      {"norm_prompt_moe_add", long_prompt, {norm(256), mixture(256, 64, {SWY_I4, 128}, SWY_BF16), add(256)}},
+       {norm(768), mixture(768, 64, whole, SWY_BF16), add(768), norm(768), linear(768, 80, whole)}},
+      {"norm_prompt_moe_add", short_prompt, {norm(2304), mixture(2304, 64, i4, SWY_BF16), add(2304)}},
       {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
       {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
