@@ -280,6 +280,7 @@ std::span<const Kernel> linear_bytes_kernels() { return kKernels; }
 
 swy_status supports_bytes_ready(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                 swy_error* error) {
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   return supports_bytes(device, op, bucket, error);
 }
 uint64_t bytes_ready_memory(const swy_op& op) {

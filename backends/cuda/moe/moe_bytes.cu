@@ -122,6 +122,7 @@ std::span<const Kernel> moe_bytes_kernels() { return kKernels; }
 
 swy_status supports_normed_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                  swy_error* error) {
+  SWY_CUDA_TRY(needs_wgmma(device, error));
   SWY_CUDA_TRY(supports_bytes(device, op, bucket, error));
   const auto plain = [](const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; };
   const bool mixes = !swy::has(op, "shared_gate") || plain(swy::tensor(op, "shared_gate"));
