@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of steps with few rows: the operations after the projections of a layer.
+// Ranges: the operations after the projections of a layer.
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
-//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows
-//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it
+//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows;
+//                              prompts: range_prompt.h
+//   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it, and with many the
+//                              one that copies rows, too
 //   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
 //   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
@@ -17,10 +19,13 @@
 #include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
 #include "linear/linear_boxes.h"
+#include "linear/linear_bytes.h"
 #include "linear/linear_few_ready.h"
 #include "linear/linear_router.h"
 #include "moe/moe_boxes.h"
+#include "moe/moe_bytes.h"
 #include "moe/moe_grouped.h"
+#include "range_prompt.h"
 #include "switchyard/sdk/negotiate.hpp"
 
 namespace gpu {
@@ -79,6 +84,7 @@ uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
 swy_status supports_delta(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
                           swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(ops[0]->attrs);
+  if (many_rows_of_prompts(ops, bucket)) return supports_prompts(device, ops, bucket, error);
   if (rows_of(*ops[1]) > kQuad) {
     SWY_CUDA_TRY(supports_delta_batch(device, *ops[0], bucket, error));
     return supports_few(device, *ops[1], error);
@@ -98,7 +104,10 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
 bool by_boxes(const swy_device& device, const swy_op& op) {
   return rows_of(op) == 1 || supports_moe_boxes(device, op, nullptr) == SWY_OK;
 }
+// Whether those of moe_bytes.cu do; of the projection behind it, too.
+bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+  if (many_rows(op)) return supports_normed_bytes(device, op, bucket, error);
   return by_boxes(device, op) ? supports_moe_boxes(device, op, error)
                               : supports_normed_grouped(device, op, bucket, error);
 }
@@ -129,15 +138,21 @@ swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op
 }
 
 // Whether a mixture's kernels can make the rows of the projection behind it.
-bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* ops) {
+bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   const swy_op* const* mixture = ops + p.projection;
+  if (many_rows(*mixture[1])) {
+    return makes_next_bytes(*mixture[1]) &&
+           supports_bytes_ready(device, *mixture[kMixture + 1], bucket, nullptr) == SWY_OK;
+  }
   return !by_boxes(device, *mixture[1]) && supports_few(device, *mixture[kMixture + 1], nullptr) == SWY_OK;
 }
 
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
+  if (p.projection == kDelta && many_rows_of_prompts(ops, bucket)) {
+    cost += cost_of_prompts(device, ops, bucket);
+  } else if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
     cost += delta_batch_cost(device, *ops[0], bucket) + few_ready_cost(device, *ops[1]);
   } else if (p.projection != 0) {
     const swy_op& linear = *ops[p.projection - 2];
@@ -146,9 +161,14 @@ double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* con
   }
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
-    cost += by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe) : moe_grouped_cost(device, moe);
+    cost += many_rows(moe)          ? moe_bytes_cost(device, moe, bucket)
+            : by_boxes(device, moe) ? 0.2 + moe_boxes_cost(device, moe)
+                                    : moe_grouped_cost(device, moe);
   }
-  if (p.next != 0) cost += few_ready_cost(device, *ops[p.count() - 1]);
+  if (p.next != 0) {
+    const swy_op& linear = *ops[p.count() - 1];
+    cost += many_rows(linear) ? bytes_ready_cost(device, linear, bucket) : few_ready_cost(device, linear);
+  }
   return p.layer() ? cost - 1.5 : cost;
 }
 
@@ -171,29 +191,35 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   }
   if (s == SWY_UNSUPPORTED) return SWY_OK;
   SWY_CUDA_TRY(s);
-  if (parts.next != 0 && !makes_next(*device, parts, ops)) parts.next = 0;
+  if (parts.next != 0 && !makes_next(*device, parts, ops, *bucket)) parts.next = 0;
   *accepted = parts.count();
   *microseconds = cost_of_parts(*device, parts, ops, *bucket);
   return SWY_OK;
 }
 
 // The workspace of both parts, in this order.
-uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops) {
+uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   if (p.projection != kDelta) return 0;
+  if (many_rows_of_prompts(ops, bucket)) return workspace_of_prompts(ops, bucket);
   const uint64_t rows = rows_of(*ops[1]);
   const uint64_t bytes = rows > kQuad ? few_rows_bytes(*ops[1]) : squares_of_heads(*ops[0], rows) * sizeof(float);
   return uint64_t{ceil_div(bytes, 256)} * 256;
 }
 
-swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket*,
+swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
   const Parts p = parts_of(ops, n);
-  *workspace_bytes = workspace_of_projection(p, ops);
+  *workspace_bytes = workspace_of_projection(p, ops, *bucket);
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
-    *workspace_bytes += by_boxes(*device, moe) ? moe_boxes_workspace(moe) : moe_grouped_workspace(moe);
+    *workspace_bytes += many_rows(moe)           ? moe_bytes_workspace(moe)
+                        : by_boxes(*device, moe) ? moe_boxes_workspace(moe)
+                                                 : moe_grouped_workspace(moe);
   }
-  if (p.next != 0) *workspace_bytes += few_rows_bytes(*ops[p.count() - 1]);
+  if (p.next != 0) {
+    const swy_op& linear = *ops[p.count() - 1];
+    *workspace_bytes += many_rows(linear) ? bytes_ready_memory(linear) : few_rows_bytes(linear);
+  }
   for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
@@ -265,6 +291,9 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   if (part.count != kDelta) return record_boxes(linear, p, nullptr, router);
   const Operands delta_operands{*part.ops[0], *part.bindings[0]};
   const Recording delta{*list, *part.ops[0], delta_operands, error};
+  if (many_rows_of_prompts(part.ops, list->bucket)) {
+    return record_prompts(delta, linear, p.residual, p.y[0], workspace);
+  }
   Delta d = delta_of(delta);
   if (rows_of(linear.op) > kQuad) {
     d.few = few_rows_in(workspace, linear.op);
@@ -300,12 +329,15 @@ struct NormedMixture {
   }
 };
 
-// `next`: the rows of the projection behind the mixture, or none.
-swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error) {
+// `next`, or `bytes`: the rows of the projection behind the mixture, or none.
+swy_status record_second(swy_list* list, const Part& part, char* workspace, const NextRows& next, swy_error* error,
+                         const NormedBytes* bytes = nullptr) {
   const NormedMixture n(list, part, error);
+  const auto* x = n.norm_operands.input("x");
+  const auto* residual = at(*part.residual());
+  if (many_rows(n.moe.op)) return record_normed_bytes(n.moe, workspace, x, n.norm, residual, at(part.sum()), bytes);
   if (!by_boxes(*list->device, n.moe.op)) {
-    return record_normed_grouped(n.moe, workspace, n.norm_operands.input("x"), n.norm, at(*part.residual()),
-                                 at(part.sum()), next);
+    return record_normed_grouped(n.moe, workspace, x, n.norm, residual, at(part.sum()), next);
   }
   Arena arena(workspace);
   const Mixture m = n.mixture(part, arena);
@@ -334,8 +366,15 @@ swy_status record_with_next(swy_list* list, const swy_range_operands& o, uint32_
   const Operands norm_operands{*o.ops[norm], *o.bindings[norm]}, linear_operands{*o.ops[last], *o.bindings[last]};
   const Recording linear{*list, *o.ops[last], linear_operands, error};
   const auto& a = *static_cast<const swy_rms_norm_attrs*>(o.ops[norm]->attrs);
+  const Weight weight = norm_operands.weight("w");
+  if (many_rows(linear.op)) {
+    const ReadyBytes ready = bytes_ready_in(workspace + moe_bytes_workspace(*o.ops[first + 1]), linear.op);
+    const NormedBytes bytes{ready.rows, {true, weight, a.eps, a.weight_bias, ready.inverse}};
+    SWY_CUDA_TRY(record_second(list, mixture, workspace, {}, error, &bytes));
+    return record_bytes_normed(linear, bytes, at(mixture.sum()));
+  }
   char* rows = workspace + moe_grouped_workspace(*o.ops[first + 1]);
-  const NextRows next{few_rows_in(rows, linear.op), {norm_operands.weight("w"), a.eps, a.weight_bias}};
+  const NextRows next{few_rows_in(rows, linear.op), {weight, a.eps, a.weight_bias}};
   SWY_CUDA_TRY(record_second(list, mixture, workspace, next, error));
   // The sum over experts has a multiprocessor for each row. With more rows, too few would be left.
   const uint32_t count = rows_of(*o.ops[first + 1]), busy = count <= kMostSpared ? count : 0;
@@ -357,7 +396,7 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
   }
-  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops);
+  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops, list->bucket);
   if (p.layer()) {
     const swy_status s = record_layer(list, first, second, own, of_mixture, error);
     if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;

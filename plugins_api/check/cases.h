@@ -40,9 +40,9 @@ std::vector<uint32_t> ragged(uint32_t rows);
 // Makes rows of input 0 unlike each other: of every four the second becomes zeros, the third tiny, the fourth huge.
 void make_uneven(Case& c);
 
-// Whether the experts that the router of a MOE or MOE_ADD chooses lead the others by several times an 8-bit rounding
-// error of the input. True for other operations.
-bool clear_choices(const Case& c);
+// Rows of a MOE or MOE_ADD whose experts, as the router chooses them, do not lead the others by several times an 8-bit
+// rounding error of the input. None of other operations.
+std::vector<uint64_t> unclear_rows(const Case& c);
 
 // Inputs, weights, states and output of GATED_DELTA; plain weights but for the decays' have this type.
 void gated_delta_operands(Builder& b, const swy_gated_delta_attrs& a, swy_dtype plain);

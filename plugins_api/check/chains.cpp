@@ -71,6 +71,20 @@ void one_token_pending(Builder& b) {
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
 }
 
+// The rest of a prompt, the beginnings of two, and a sequence that decodes a token.
+void prompts(Builder& b) {
+  b.step({{0, 130, 37, true, 0, 0, {0}},
+          {1, 70, 0, false, 1, 1, {1}},
+          {2, 1, 20, true, 2, 2, {2}},
+          {3, 67, 0, true, 4, 3, {3}}});
+}
+void short_prompt(Builder& b) { b.step({{0, 70, 0, true, 1, 0, {0}}}); }
+void long_prompt(Builder& b) { b.step({{0, 350, 37, true, 0, 0, {0}}}); }
+void prompt_pending(Builder& b) {
+  b.step({{0, 3, 37, true, 0, 0, {0}, 0, kPends}, {1, 256, 0, true, 1, 1, {1}}});
+  b.step({{0, 2, 40, true, 0, 0, {0}, 2, kPends}, {1, 255, 256, true, 1, 1, {1}}});
+}
+
 // ---- links
 
 Link add(uint64_t width, size_t other = SIZE_MAX) {
@@ -94,10 +108,10 @@ Link two_linears(uint64_t in, uint64_t out, Encoding e) {
           }};
 }
 
-// Three of eight experts, and a shared one, all of this width.
-Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32) {
+// Three of the experts, and a shared one, all of this width.
+Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32, uint32_t experts = 8) {
   swy_moe_attrs a{};
-  a.experts = 8;
+  a.experts = experts;
   a.top_k = 3;
   a.width = a.shared_width = width;
   return {SWY_OP_MOE, [=](Builder& b) {
@@ -222,6 +236,15 @@ const std::vector<Chain>& all_chains() {
       {"delta2_drafts_linear_add", two_drafts, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta2_pending_linear_add", two_tokens_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta128_pending_linear_add", one_token_pending, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
+      {"norm_prompts_moe_add_norm_linears",
+       prompts,
+       {norm(512), mixture(512, 64, i4, SWY_BF16, 130), add(512), norm(512), two_linears(512, 144, i4)}},
+      {"norm_prompt_moe_add_norm_linear",
+       long_prompt,
+       {norm(768), mixture(768, 64, whole, SWY_BF16), add(768), norm(768), linear(768, 80, whole)}},
+      {"norm_prompt_moe_add", short_prompt, {norm(2304), mixture(2304, 64, i4, SWY_BF16), add(2304)}},
+      {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
+      {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"delta_wide_layer", one_token_moves,
        layer({delta(9, 18, 128)}, linear(2304, 256, i4), 256, mixture(256, 512, i4))},
@@ -264,6 +287,7 @@ bool adds_chain_input(const Chain& chain, const std::vector<Case>& links, size_t
 std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random) {
   while (true) {
     std::vector<Outcome> out;
+    std::vector<uint64_t> unclear;
     const auto give = [&](size_t to, size_t input, size_t from) {
       for (size_t step = 0; step < links[to].steps.size(); ++step) {
         const std::vector<double>& value = out[from].outputs[step][0].values;
@@ -274,13 +298,18 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
       Case& c = links[i];
       if (i > 0) give(i, 0, i - 1);
       if (chain.links[i].adds < i) give(i, 1, chain.links[i].adds);
-      if (!clear_choices(c)) break;
+      unclear = unclear_rows(c);
+      if (!unclear.empty()) break;
       out.push_back(kit.expected(Check{}, c));
     }
     if (out.size() == links.size()) return out;
+    const uint64_t width = links[0].width(0);
     for (Step& s : links[0].steps) {
-      std::vector<float>& x = s.inputs[0].floats;
-      x = random.normals(x.size());
+      for (const uint64_t row : unclear) {
+        if (row >= s.rows()) continue;
+        const std::vector<float> x = random.normals(width);
+        std::copy(x.begin(), x.end(), s.inputs[0].floats.begin() + static_cast<ptrdiff_t>(row * width));
+      }
     }
     give_chain_input(chain, links);
   }

@@ -15,6 +15,7 @@
 
 #include "common/parts.cuh"
 #include "gated_delta.cuh"
+#include "grouped/bytes.h"
 
 namespace gpu {
 
@@ -54,5 +55,7 @@ swy_status record_few(const Recording& r, const Chunks& c);
 uint32_t least_block_memory();
 // y = rms_norm(o) * w * silu(z). With pending rows it also keeps those that stay pending.
 swy_status record_gated_norm(const Recording& r, const Chunks& c);
+// The same, of which only `to` gets y.
+swy_status record_heads_to_bytes(const Recording& r, const Chunks& c, const ByteRows& to);
 
 }  // namespace gpu

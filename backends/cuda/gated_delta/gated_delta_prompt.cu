@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GATED_DELTA for prompts: its kernels in order, and when it is used.
+#include "gated_delta_prompt.h"
+
 #include "gated_delta_chunks.cuh"
 
 namespace gpu {
@@ -22,17 +24,21 @@ void place(Chunks& c, Arena& arena, const swy_gated_delta_attrs& a, const swy_bu
 
 const swy_gated_delta_attrs& attrs_of(const swy_op& op) { return *static_cast<const swy_gated_delta_attrs*>(op.attrs); }
 
-swy_status record(const Recording& r) {
-  Chunks c{};
+// Up to the gated norm.
+swy_status record_rule(const Recording& r, Chunks& c, Arena arena) {
   c.d = delta_of(r);
-  Arena arena(r.operands.workspace());
   place(c, arena, attrs_of(r.op), r.bucket());
   if (c.pends()) SWY_CUDA_TRY(record_stands(r, c.d));
   SWY_CUDA_TRY(record_mix(r, c));
   SWY_CUDA_TRY(record_triangles(r, c));
   if (c.pends()) SWY_CUDA_TRY(record_kept_inputs(r, c.d));
   SWY_CUDA_TRY(record_few(r, c));
-  SWY_CUDA_TRY(record_chunks(r, c));
+  return record_chunks(r, c);
+}
+
+swy_status record(const Recording& r) {
+  Chunks c{};
+  SWY_CUDA_TRY(record_rule(r, c, Arena(r.operands.workspace())));
   return record_gated_norm(r, c);
 }
 
@@ -62,11 +68,7 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
-  Arena arena(nullptr);
-  Chunks c{};
-  c.d.value_dim = attrs_of(op).value_dim;
-  place(c, arena, attrs_of(op), bucket);
-  return arena.used();
+  return delta_chunks_workspace(op, bucket);
 }
 
 constexpr Kernel kKernels[] = {{.name = "gated_delta.chunks",
@@ -82,5 +84,32 @@ constexpr Kernel kKernels[] = {{.name = "gated_delta.chunks",
 }  // namespace
 
 std::span<const Kernel> gated_delta_chunks_kernels() { return kKernels; }
+
+swy_status supports_delta_chunks(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                 swy_error* error) {
+  constexpr uint32_t kMostRows = 65535;
+  SWY_CUDA_TRY(supports(device, op, bucket, error));
+  const auto& a = attrs_of(op);
+  const uint32_t values = a.value_heads * a.value_dim;
+  if (kByteColumns % a.value_dim == 0 && values % kByteColumns == 0 && bucket.rows <= kMostRows) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "%u rows with %u heads of %u values; as bytes at most %u, of whole %us, with heads that divide %u",
+                   bucket.rows, a.value_heads, a.value_dim, kMostRows, kByteColumns, kByteColumns);
+}
+double delta_chunks_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket);
+}
+uint64_t delta_chunks_workspace(const swy_op& op, const swy_bucket& bucket) {
+  Arena arena(nullptr);
+  Chunks c{};
+  c.d.value_dim = attrs_of(op).value_dim;
+  place(c, arena, attrs_of(op), bucket);
+  return arena.used();
+}
+swy_status record_delta_chunks(const Recording& r, char* workspace, const ByteRows& to) {
+  Chunks c{};
+  SWY_CUDA_TRY(record_rule(r, c, Arena(workspace)));
+  return record_heads_to_bytes(r, c, to);
+}
 
 }  // namespace gpu

@@ -39,6 +39,19 @@ __device__ inline uint64_t piece_in_panels(uint32_t span, uint32_t groups, uint3
   return (uint64_t{span} * groups + row / 8) * kBytePanel + row % 8 * kSpan + (piece ^ (row % 8)) * 16;
 }
 
+// One of the rows that are made.
+struct ByteRow {
+  const ByteRows& to;
+  uint32_t row;
+
+  __device__ void put_change(uint32_t stage, uint16_t change) const {
+    to.scales.changes[stage * to.scales.rows + row] = change;
+  }
+  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
+    *reinterpret_cast<uint4*>(to.panels + piece_in_panels(span, to.groups, row, piece)) = bytes;
+  }
+};
+
 __device__ inline void load_floats(const float* from, float (&v)[8]) {
   const float4 low = *reinterpret_cast<const float4*>(from), high = *reinterpret_cast<const float4*>(from + 4);
   v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
@@ -57,13 +70,15 @@ __device__ inline void load_plain(const Weight& w, uint32_t k, float (&v)[8]) {
 template <uint32_t kWarps>
 struct RowMemory {
   uint4 staged[kWarps][kStagedBytes / 16];
-  float largest[kWarps][32], sums[kWarps];
+  float largest[kWarps][32], sums[kWarps][2];
 };
 
 // Converts a row. The kWarps warps of a block call this, or for 1 any warp. `row` has
 //   width                      of the row, a multiple of 8
 //   load(k, v)                 elements k to k + 7
-//   kSums, sum                 whether each thread's `sum` of what it loaded first becomes that of all before put_scale
+//   kAhead                     whether ask(i, k) requests them first, for all that a warp has in registers, and
+//                              load(i, v) takes the ith
+//   kSums, sums                each thread's sums of what it loaded first, which become those of all before put_scale
 //   put(span, piece, bytes)    a piece of 16 bytes
 //   put_scale(scale)           of the last stage; all threads call it
 //   put_change(stage, change)  as ByteScales
@@ -81,12 +96,24 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
     return first / kByteColumns + (i / 2 * kWarps + warp) * 2 + i % 2;
   };
   const auto load = [&](uint32_t first) {
+    if constexpr (Row::kAhead) {
+#pragma unroll
+      for (uint32_t i = 0; i < kSteps; ++i) {
+        const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
+        if (k < row.width) row.ask(i, k);
+      }
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kSteps; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) v[i][j] = 0;
       const uint32_t k = stage_of(first, i) * kByteColumns + lane * 8;
-      if (k < row.width) row.load(k, v[i]);
+      if (k >= row.width) continue;
+      if constexpr (Row::kAhead) {
+        row.load(i, v[i]);
+      } else {
+        row.load(k, v[i]);
+      }
     }
   };
   for (uint32_t first = 0; first < padded; first += kConverted) {
@@ -100,17 +127,22 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
       if (stage_of(first, i) % 32 == lane) own = fmaxf(own, largest);
     }
   }
-  if constexpr (Row::kSums) row.sum = warp_sum(row.sum);
+#pragma unroll
+  for (int s = 0; s < Row::kSums; ++s) row.sums[s] = warp_sum(row.sums[s]);
   if constexpr (kWarps > 1) {
     memory.largest[warp][lane] = own;
-    if (Row::kSums && lane == 0) memory.sums[warp] = row.sum;
+#pragma unroll
+    for (int s = 0; s < Row::kSums; ++s) {
+      if (lane == 0) memory.sums[warp][s] = row.sums[s];
+    }
     __syncthreads();
 #pragma unroll
     for (uint32_t w = 0; w < kWarps; ++w) own = fmaxf(own, memory.largest[w][lane]);
-    if constexpr (Row::kSums) {
-      row.sum = 0;
 #pragma unroll
-      for (uint32_t w = 0; w < kWarps; ++w) row.sum += memory.sums[w];
+    for (int s = 0; s < Row::kSums; ++s) {
+      row.sums[s] = 0;
+#pragma unroll
+      for (uint32_t w = 0; w < kWarps; ++w) row.sums[s] += memory.sums[w][s];
     }
   }
   const float largest = warp_max(own), inverse = __fdividef(127.0f, largest);
@@ -141,5 +173,37 @@ __device__ inline void convert_row(Row& row, RowMemory<kWarps>& memory) {
     }
   }
 }
+
+// A row of x, with the norm's weights. Its factor changes all elements alike, so the bytes do not depend on it.
+// Norm: normed, and then norm, bias, eps; inverse, which may be null.
+template <class Norm>
+struct InputRow : ByteRow {
+  const Norm& p;
+  const float* x;
+  uint32_t width;
+  static constexpr int kSums = 1;
+  static constexpr bool kAhead = false;
+  float sums[kSums] = {};  // of squares
+  bool scaled = false;
+
+  __device__ void load(uint32_t k, float (&v)[8]) {
+    load_floats(x + k, v);
+    if (!p.normed) return;
+    float of[8];
+    load_plain(p.norm, k, of);
+#pragma unroll
+    for (uint32_t i = 0; i < 8; ++i) {
+      if (!scaled) sums[0] = fmaf(v[i], v[i], sums[0]);
+      v[i] *= p.bias + of[i];
+    }
+  }
+  __device__ void put_scale(float scale) {
+    const float factor = p.normed ? rsqrtf(sums[0] / static_cast<float>(width) + p.eps) : 1;
+    scaled = true;
+    if (threadIdx.x != 0) return;
+    to.scales.last[row] = scale * factor;
+    if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
+  }
+};
 
 }  // namespace gpu

@@ -36,6 +36,31 @@ inline ByteScales take_scales(Arena& arena, uint64_t rows, uint32_t width) {
   return {last, arena.take<uint16_t>(byte_stages(width) * rows), rows};
 }
 
+// Rows of activations as bytes (byte_rows.cuh), which products of bytes read.
+struct ByteRows {
+  uint8_t* panels;
+  uint32_t groups;  // of eight rows
+  ByteScales scales;
+};
+
+inline ByteRows take_byte_rows(Arena& arena, uint32_t rows, uint32_t width) {
+  const uint32_t groups = ceil_div(rows, 8);
+  auto* panels = arena.take<uint8_t>(uint64_t{byte_spans(width)} * groups * kBytePanel);
+  return {panels, groups, take_scales(arena, uint64_t{groups} * 8, width)};
+}
+
+// Rows of the norm of some x.
+struct NormOfBytes {
+  bool normed;
+  Weight norm;
+  float eps, bias;
+  float* inverse;  // [rows]: gets the factors that the bytes lack and their scales have
+};
+struct NormedBytes {
+  ByteRows rows;
+  NormOfBytes norm;
+};
+
 // Layout of a block's shared memory: stages, changes of their scales, scales of the tiles that are under way (one more
 // than stages), factors of a tile's weights, barriers.
 struct ByteShape {

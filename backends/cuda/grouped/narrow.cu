@@ -17,18 +17,19 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint32_t kThreads = 512, kTokens = 128, kRing = 3, kBox = 32;  // kBox: rows
+constexpr uint32_t kThreads = 512, kRing = 3, kBox = 32;  // kBox: rows
 [[maybe_unused]] constexpr uint32_t kColumns = 64;
-constexpr uint32_t kTermBytes = kTokens * kBoxBytes;  // of 64 columns
 constexpr uint32_t kWantedBlocks = 132, kMostParts = 8, kLeastWidth = 128;
+constexpr uint32_t kTile = 128, kSmallTile = 32;  // tokens; small where larger ones would leave most blocks idle
 
 struct NarrowMaps {
   CUtensorMap boxes[SWY_LINEAR_MAX_WEIGHTS];
 };
 
-// Four warpgroups: kGroups groups of 64 rows, times groups of kGroups * 32 tokens.
-template <uint32_t kGroups>
+// Four warpgroups: kGroups groups of 64 rows, times groups of kN of a tile's tokens.
+template <uint32_t kGroups, uint32_t kTokens>
 struct Form {
+  static constexpr uint32_t kN = kTokens * kGroups / 4, kTermBytes = kTokens * kBoxBytes;  // kTermBytes: 64 columns
   static constexpr uint32_t kRows = 64 * kGroups, kSums = kRows + 4;  // kSums: floats of a token in `sums`
   static constexpr uint32_t kStage = kRows * kBoxBytes;               // a ring of weights, then two times two terms
   static constexpr uint32_t kBarriers = kRing * kStage + 4 * kTermBytes, kBytes = kBarriers + kRing * 8;
@@ -63,12 +64,13 @@ __device__ inline void two_terms(float2 v, uint32_t& high, uint32_t& low) {
 }
 
 // A thread's elements of 64 columns: four columns of every 32nd token.
+template <uint32_t kTokens>
 struct TokenColumns {
   static constexpr uint32_t kEach = kTokens / 32;
   const float* x;
   uint32_t token, tokens, column;
   float4 v[kEach];
-  float factor[4];
+  float factor[4], squares[kEach] = {};  // squares: of the elements that were put
 
   __device__ TokenColumns(const Narrow& p, uint32_t token0, uint32_t of)
       : token(token0 + threadIdx.x / 16), tokens(of), column(threadIdx.x % 16 * 4) {
@@ -85,25 +87,39 @@ struct TokenColumns {
     for (uint32_t i = 0; i < 4; ++i) factor[i] = p.normed && in ? p.bias + plain_at(p.norm, k + column + i) : 1.0f;
   }
   // Both terms, in the order of the second operand.
-  __device__ void put(char* terms) const {
+  template <bool kRoots>
+  __device__ void put(char* terms) {
     const uint32_t t = threadIdx.x / 16, piece = threadIdx.x % 16;
     char* to = terms + t * kBoxBytes + ((piece / 2) ^ (t % 8)) * 16 + piece % 2 * 8;
 #pragma unroll
     for (uint32_t j = 0; j < kEach; ++j) {
+      if constexpr (kRoots) {
+        squares[j] = fmaf(v[j].x, v[j].x, fmaf(v[j].y, v[j].y, fmaf(v[j].z, v[j].z, fmaf(v[j].w, v[j].w, squares[j]))));
+      }
       uint2 high, low;
       two_terms(make_float2(v[j].x * factor[0], v[j].y * factor[1]), high.x, low.x);
       two_terms(make_float2(v[j].z * factor[2], v[j].w * factor[3]), high.y, low.y);
       *reinterpret_cast<uint2*>(to + j * 32 * kBoxBytes) = high;
-      *reinterpret_cast<uint2*>(to + kTermBytes + j * 32 * kBoxBytes) = low;
+      *reinterpret_cast<uint2*>(to + kTokens * kBoxBytes + j * 32 * kBoxBytes) = low;
+    }
+  }
+  // The squares of the tokens' columns, `stride` floats apart.
+  __device__ void put_squares(float* to, uint32_t stride) const {
+#pragma unroll
+    for (uint32_t j = 0; j < kEach; ++j) {
+      float sum = squares[j];
+#pragma unroll
+      for (uint32_t lanes = 8; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(kAll, sum, lanes);
+      if (threadIdx.x % 16 == 0) to[(threadIdx.x / 16 + j * 32) * stride] = sum;
     }
   }
 };
 
 // Begins acc += weights times terms, 64 columns. `a` must be kept until the products are done.
-template <uint32_t kGroups>
+template <uint32_t kGroups, uint32_t kTokens>
 __device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32_t (&a)[4][4],
-                                        float (&acc)[16 * kGroups]) {
-  constexpr int kN = 32 * kGroups;
+                                        float (&acc)[kTokens * kGroups / 8]) {
+  constexpr int kN = Form<kGroups, kTokens>::kN;
   const uint32_t group = threadIdx.x / 128, lane = threadIdx.x % 32;
   const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + lane % 16;
 #pragma unroll
@@ -111,7 +127,7 @@ __device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32
     load_matrices(a[s], weights + row * kBoxBytes + ((s * 2 + lane / 16) ^ (row % 8)) * 16);
   }
   const uint64_t high = rows_descriptor(terms + group / kGroups * kN * kBoxBytes, 8 * kBoxBytes);
-  const uint64_t low = high + kTermBytes / 16;
+  const uint64_t low = high + kTokens * kBoxBytes / 16;
 #pragma unroll
   for (uint32_t s = 0; s < 4; ++s) keep(a[s]);
   products_begin();
@@ -124,24 +140,24 @@ __device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32
 }
 
 // A block's sums, by tokens, to shared memory.
-template <uint32_t kGroups>
-__device__ inline void put_sums(float* sums, const float (&acc)[16 * kGroups]) {
+template <uint32_t kGroups, uint32_t kTokens>
+__device__ inline void put_sums(float* sums, const float (&acc)[kTokens * kGroups / 8]) {
+  using F = Form<kGroups, kTokens>;
   const uint32_t group = threadIdx.x / 128, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + g,
-                 token = group / kGroups * 32 * kGroups + t * 2;
+  const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + g, token = group / kGroups * F::kN + t * 2;
 #pragma unroll
-  for (uint32_t n = 0; n < 4 * kGroups; ++n) {
+  for (uint32_t n = 0; n < F::kN / 8; ++n) {
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
-      sums[(token + n * 8 + i % 2) * Form<kGroups>::kSums + row + i / 2 * 8] = acc[4 * n + i];
+      sums[(token + n * 8 + i % 2) * F::kSums + row + i / 2 * 8] = acc[4 * n + i];
     }
   }
 }
 
-// Four neighbouring rows of one weight.
-__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4 sum) {
+// Four neighbouring rows of one weight, with the token's factor.
+__device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4 sum, float by) {
   const uint32_t i = weight_of_row(p, row), of = row - p.first[i], rows = p.w[i].rows;
-  const float by = p.inverse == nullptr ? 1.0f : p.inverse[token], v[4] = {sum.x, sum.y, sum.z, sum.w};
+  const float v[4] = {sum.x, sum.y, sum.z, sum.w};
   float out[4];
 #pragma unroll
   for (uint32_t e = 0; e < 4; ++e) out[e] = v[e] * by + (of + e < rows ? bias_at(p.biases[i], of + e) : 0.0f);
@@ -156,13 +172,13 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4
   }
 }
 
-// Adds up the cluster's sums of this block's share of the tokens. The loads of a thread are all issued before the first
-// result is used, since a store may be to what a later load reads.
-template <uint32_t kGroups>
+// Adds up the cluster's sums of this block's share of the tokens, and their squares. The loads of a thread are all
+// issued before the first result is used, since a store may be to what a later load reads.
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0, uint32_t row0, uint32_t tokens,
                                  const float* sums) {
-  using F = Form<kGroups>;
-  constexpr uint32_t kAtOnce = 2, kFours = F::kRows / 4;
+  using F = Form<kGroups, kTokens>;
+  constexpr uint32_t kAtOnce = kTokens == kSmallTile ? 1 : 2, kFours = F::kRows / 4;
   const auto cluster = cg::this_cluster();
   cluster.sync();
   const uint32_t share = kTokens / p.parts, rows = p.first[p.count];
@@ -187,7 +203,16 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
       for (uint32_t j = 1; j < kMostParts; ++j) {
         sum.x += own[n][j].x, sum.y += own[n][j].y, sum.z += own[n][j].z, sum.w += own[n][j].w;
       }
-      if (i < share * kFours && token0 + at < tokens && row < rows) put(p, token0 + at, row, sum);
+      if (i >= share * kFours || token0 + at >= tokens || row >= rows) continue;
+      float by = p.inverse == nullptr ? 1.0f : p.inverse[token0 + at];
+      if constexpr (kRoots) {
+        float squares = 0;
+        for (uint32_t j = 0; j < p.parts; ++j) {
+          squares += *cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + F::kRows]), j);
+        }
+        by = rsqrtf(squares / static_cast<float>(p.width) + p.eps);
+      }
+      put(p, token0 + at, row, sum, by);
     }
   }
   cluster.sync();  // no block exits while another reads its shared memory
@@ -195,12 +220,12 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
 
 #endif
 
-// blockIdx.x: 128 tokens times the parts of the width, a cluster; y: 64 kGroups rows.
-template <uint32_t kGroups>
+// blockIdx.x: kTokens tokens times the parts of the width, a cluster; y: 64 kGroups rows. kRoots: Narrow::roots.
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __global__ void __launch_bounds__(kThreads, 1)
     narrow_product(const __grid_constant__ Narrow p, const __grid_constant__ NarrowMaps maps, const swy_step* step) {
 #ifdef SWY_HOPPER
-  using F = Form<kGroups>;
+  using F = Form<kGroups, kTokens>;
   extern __shared__ __align__(1024) char memory_of_narrow[];
   char* terms = memory_of_narrow + kRing * F::kStage;
   const uint32_t base = shared_at(memory_of_narrow), barriers = base + F::kBarriers;
@@ -225,11 +250,11 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (uint32_t i = 0; i < min(kRing, steps); ++i) barrier_wait(barriers + i * 8, 0);
     return;
   }
-  TokenColumns x(p, token0, tokens);
+  TokenColumns<kTokens> x(p, token0, tokens);
   x.load(p, begin * kColumns);
-  x.put(terms);
+  x.template put<kRoots>(terms);
   if (steps > 1) x.load(p, (begin + 1) * kColumns);
-  float acc[16 * kGroups];
+  float acc[F::kN / 2];
 #pragma unroll
   for (float& sum : acc) sum = 0;
   for (uint32_t i = 0; i < steps; ++i) {
@@ -239,8 +264,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (i != 0) ask(i - 1 + kRing);
     barrier_wait(barriers + slot * 8, i / kRing % 2);
     uint32_t a[4][4];
-    multiply_columns<kGroups>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * kTermBytes, a, acc);
-    if (i + 1 < steps) x.put(terms + (i + 1) % 2 * 2 * kTermBytes);
+    multiply_columns<kGroups, kTokens>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * F::kTermBytes, a, acc);
+    if (i + 1 < steps) x.template put<kRoots>(terms + (i + 1) % 2 * 2 * F::kTermBytes);
     if (i + 2 < steps) x.load(p, (begin + i + 2) * kColumns);
     products_wait<0>();
 #pragma unroll
@@ -249,26 +274,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   float* sums = reinterpret_cast<float*>(memory_of_narrow);
-  put_sums<kGroups>(sums, acc);
-  put_total<kGroups>(p, part, token0, row0, tokens, sums);
+  put_sums<kGroups, kTokens>(sums, acc);
+  if constexpr (kRoots) x.put_squares(sums + F::kRows, F::kSums);
+  put_total<kGroups, kTokens, kRoots>(p, part, token0, row0, tokens, sums);
 #endif
 }
 
 // Blocks that a tile's width is divided among. Depends only on the size of the step if the bucket does.
-uint32_t parts_of(uint32_t tokens, uint32_t row_tiles, uint32_t width) {
-  const uint32_t tiles = ceil_div(tokens, kTokens) * row_tiles;
+uint32_t parts_of(uint32_t tiles, uint32_t width) {
   uint32_t parts = 1;
   while (parts < kMostParts && tiles * parts * 2 <= kWantedBlocks && width / (parts * 2) >= kLeastWidth) parts *= 2;
   return parts;
 }
 
-template <uint32_t kGroups>
+template <uint32_t kGroups, uint32_t kTokens = kTile>
 swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, uint32_t tokens) {
-  using F = Form<kGroups>;
-  const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows);
-  p.parts = parts_of(tokens, row_tiles, p.width);
-  return launch_clusters(r, narrow_product<kGroups>, p.parts, dim3(ceil_div(tokens, kTokens) * p.parts, row_tiles),
-                         kThreads, F::kBytes, p, maps, r.list.step);
+  using F = Form<kGroups, kTokens>;
+  const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows), token_tiles = ceil_div(tokens, kTokens);
+  p.parts = parts_of(token_tiles * row_tiles, p.width);
+  const auto kernel = p.roots ? narrow_product<kGroups, kTokens, true> : narrow_product<kGroups, kTokens, false>;
+  return launch_clusters(r, kernel, p.parts, dim3(token_tiles * p.parts, row_tiles), kThreads, F::kBytes, p, maps,
+                         r.list.step);
 }
 
 }  // namespace
@@ -282,7 +308,10 @@ swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
   }
   const uint32_t rows = p.first[p.count];
   if (rows <= 64) return record_groups<1>(r, p, maps, tokens);
-  return rows <= 128 ? record_groups<2>(r, p, maps, tokens) : record_groups<4>(r, p, maps, tokens);
+  if (rows <= 128) return record_groups<2>(r, p, maps, tokens);
+  const uint32_t row_tiles = ceil_div(rows, Form<4, kSmallTile>::kRows);
+  const bool few = ceil_div(tokens, kSmallTile) * row_tiles * kMostParts <= kWantedBlocks;
+  return few ? record_groups<4, kSmallTile>(r, p, maps, tokens) : record_groups<4>(r, p, maps, tokens);
 }
 
 }  // namespace gpu

@@ -7,7 +7,7 @@
 
 namespace gpu {
 
-// y_i [tokens, rows of w_i] = x * w_i^T + bias_i, with x normed by norm and inverse if these are given.
+// y_i [tokens, rows of w_i] = x * w_i^T + bias_i, with x normed by norm and inverse, or roots, if these are given.
 struct Narrow {
   const float* x;        // [tokens, width]
   const float* inverse;  // [tokens]: factors of the results, or null
@@ -21,6 +21,8 @@ struct Narrow {
   uint32_t count, width;
   swy_rows domain;
   uint32_t parts;  // of the width
+  bool roots;      // the results' factors are the inverse roots of the mean squares of x's rows
+  float eps;       // added to these
 };
 
 // Whether a weight can be multiplied this way.

@@ -6,12 +6,11 @@
 #include "common/projection.cuh"
 #include "grouped/bytes.cuh"
 #include "grouped/narrow.cuh"
+#include "linear_bytes.h"
 #include "linear_grouped.cuh"
 
 namespace gpu {
 namespace {
-
-constexpr uint32_t kLeastRows = 257;  // of a bucket; with fewer, the columns are divided among blocks elsewhere
 
 struct ByteLinear {
   GroupedLinear g;  // x: panels of bytes
@@ -19,44 +18,8 @@ struct ByteLinear {
   ByteScales scales;
 };
 struct ByteInput {
-  GroupedRows g;
-  ByteScales scales;
-};
-
-// A row of x, with the norm's weights. Its factor changes all elements alike, so the bytes do not depend on it.
-struct InputRow {
-  const GroupedRows& p;
-  const float* x;
-  uint32_t row, width;
-  const ByteScales& scales;
-  static constexpr bool kSums = true;
-  float sum = 0;  // of squares
-  bool scaled = false;
-
-  __device__ void load(uint32_t k, float (&v)[8]) {
-    load_floats(x + k, v);
-    if (!p.normed) return;
-    float of[8];
-    load_plain(p.norm, k, of);
-#pragma unroll
-    for (uint32_t i = 0; i < 8; ++i) {
-      if (!scaled) sum = fmaf(v[i], v[i], sum);
-      v[i] *= p.bias + of[i];
-    }
-  }
-  __device__ void put_scale(float scale) {
-    const float factor = p.normed ? rsqrtf(sum / static_cast<float>(width) + p.eps) : 1;
-    scaled = true;
-    if (threadIdx.x != 0) return;
-    scales.last[row] = scale * factor;
-    if (p.normed && p.inverse != nullptr) p.inverse[row] = factor;
-  }
-  __device__ void put_change(uint32_t stage, uint16_t change) const {
-    scales.changes[stage * scales.rows + row] = change;
-  }
-  __device__ void put(uint32_t span, uint32_t piece, uint4 bytes) const {
-    *reinterpret_cast<uint4*>(p.y + piece_in_panels(span, p.groups, row, piece)) = bytes;
-  }
+  GroupedRows g;  // but for where they go
+  ByteRows rows;
 };
 
 // blockIdx.x: row. As panel_rows.
@@ -67,7 +30,7 @@ __global__ void __launch_bounds__(kRowWarps * 32) byte_rows(const __grid_constan
   release_next();  // the next kernel requests its weights, then waits for this one, which waits for earlier ones
   depend();
   if (row >= step_rows(step, p.domain)) return;
-  InputRow of{p, p.x + uint64_t{row} * p.width, row, p.width, b.scales};
+  InputRow<GroupedRows> of{{b.rows, row}, p, p.x + uint64_t{row} * p.width, p.width};
   convert_row<4>(of, memory);
 }
 
@@ -181,30 +144,19 @@ uint32_t steps_of(const swy_op& op) {
 }
 
 // Layout of the workspace.
-struct Parts {
-  uint8_t* panels;
-  ByteScales scales;
-  float* inverse;
-};
-Parts place(Arena& arena, const swy_op& op) {
-  const uint32_t rows = rows_of(op), groups = ceil_div(rows, 8);
-  Parts p{};
-  p.panels = arena.take<uint8_t>(uint64_t{byte_spans(width_of(op))} * groups * kBytePanel);
-  p.scales = take_scales(arena, uint64_t{groups} * 8, width_of(op));
-  p.inverse = arena.take<float>(rows);
-  return p;
+ReadyBytes place(Arena& arena, const swy_op& op) {
+  const ByteRows rows = take_byte_rows(arena, rows_of(op), width_of(op));
+  return {rows, arena.take<float>(rows_of(op))};
 }
 
-ByteInput input_of(const Recording& r, const Parts& parts) {
+ByteInput input_of(const Recording& r, const ReadyBytes& parts) {
   ByteInput b{};
   b.g.x = r.operands.input("x");
-  b.g.y = parts.panels;
   b.g.width = width_of(r.op);
-  b.g.groups = ceil_div(rows_of(r.op), 8);
   b.g.domain = swy::tensor(r.op, "x").rows;
   take_norm(r, b.g);
   if (b.g.normed) b.g.inverse = parts.inverse;
-  b.scales = parts.scales;
+  b.rows = parts.rows;
   return b;
 }
 
@@ -228,29 +180,14 @@ swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, bool&
   return record_narrow(r, n, rows_of(r.op));
 }
 
-swy_status record_bytes(const Recording& r) {
-  Arena arena(r.operands.workspace());
-  const Parts parts = place(arena, r.op);
-  const ByteInput x = input_of(r, parts);
-  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
-  ByteLinear p{};
-  SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
-  GroupedLinearWeights w{};
-  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
-    if (narrow(*r.op.weights[i])) continue;
-    const Weight weight = r.operands.weight(i);
-    SWY_CUDA_TRY(stream_bytes(weight, &w.w[p.g.count], r.error));
-    p.g.y[p.g.count] = r.operands.output(o);
-    p.g.first[p.g.count + 1] = p.g.first[p.g.count] + ceil_div(weight.rows, kTileRowsOfWeight);
-    ++p.g.count;
-  }
-  p.g.x = parts.panels;
-  p.g.residual = r.operands.input("residual");
+// The products of p's weights, `w`.
+swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinearWeights& w, const ByteRows& x) {
+  p.g.x = x.panels;
   p.g.spans = spans_of(r.op);
-  p.g.groups = x.g.groups;
-  p.g.domain = x.g.domain;
+  p.g.groups = x.groups;
+  p.g.domain = swy::tensor(r.op, "x").rows;
   p.g.parts = 1;
-  p.scales = parts.scales;
+  p.scales = x.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
   const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
   p.stages = byte_stages(width_of(r.op));
@@ -263,14 +200,42 @@ swy_status record_bytes(const Recording& r) {
                 shape, r.list.step);
 }
 
+swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLinearWeights& w, swy_error* error) {
+  SWY_CUDA_TRY(stream_bytes(weight, &w.w[p.g.count], error));
+  p.g.y[p.g.count] = y;
+  p.g.first[p.g.count + 1] = p.g.first[p.g.count] + ceil_div(weight.rows, kTileRowsOfWeight);
+  ++p.g.count;
+  return SWY_OK;
+}
+
+// The products with all weights, behind the kernel that made the rows of `x`.
+swy_status record_weights(const Recording& r, const ByteInput& x) {
+  ByteLinear p{};
+  SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
+  GroupedLinearWeights w{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+    if (narrow(*r.op.weights[i])) continue;
+    SWY_CUDA_TRY(add_weight(r.operands.weight(i), r.operands.output(o), p, w, r.error));
+  }
+  p.g.residual = r.operands.input("residual");
+  return record_products(r, p, w, x.rows);
+}
+
+swy_status record_bytes(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const ByteInput x = input_of(r, place(arena, r.op));
+  SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
+  return record_weights(r, x);
+}
+
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
   SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
-  if (rows_of(op) < kLeastRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
-                     rows_of(op));
+  if (rows_of(op) < kLeastByteRows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u",
+                     kLeastByteRows, rows_of(op));
   }
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     if (multiplied_as_bytes(*op.weights[i]) && !narrow(*op.weights[i])) continue;
@@ -285,6 +250,10 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "no weight of many rows");
 }
 
+// Of converting the rows.
+double cost_of_rows(const swy_device& device, const swy_op& op) {
+  return 5 + device.rates.bytes(static_cast<double>(rows_of(op)) * width_of(op), 8e5);
+}
 double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&) {
   double bytes = 0;
   bool few = false;
@@ -293,15 +262,11 @@ double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&)
     few = few || narrow(*op.weights[i]);
   }
   const Tiling t = tiling(op, steps_of(op), static_cast<uint32_t>(device.processors));
-  return 10 + (few ? 8 : 0) + device.rates.bytes(static_cast<double>(rows_of(op)) * width_of(op), 8e5) +
+  return 5 + (few ? 8 : 0) + cost_of_rows(device, op) +
          std::max(device.rates.products(static_cast<double>(t.time), 100), device.rates.bytes(bytes, 2.5e6));
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  Arena arena(nullptr);
-  place(arena, op);
-  return arena.used();
-}
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return bytes_ready_memory(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_I8, supports_bytes, cost_bytes, workspace, record_bytes};
@@ -312,5 +277,41 @@ constexpr Kernel kKernels[] = {kernel("linear.bytes", SWY_OP_LINEAR), kernel("li
 }  // namespace
 
 std::span<const Kernel> linear_bytes_kernels() { return kKernels; }
+
+swy_status supports_bytes_ready(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                swy_error* error) {
+  SWY_CUDA_TRY(needs_wgmma(device, error));
+  return supports_bytes(device, op, bucket, error);
+}
+uint64_t bytes_ready_memory(const swy_op& op) {
+  Arena arena(nullptr);
+  place(arena, op);
+  return arena.used();
+}
+ReadyBytes bytes_ready_in(char* memory, const swy_op& op) {
+  Arena arena(memory);
+  return place(arena, op);
+}
+double bytes_ready_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost_bytes(device, op, bucket) - cost_of_rows(device, op);
+}
+swy_status record_bytes_ready(const Recording& r, const ByteRows& ready, const float* residual, float* y) {
+  ByteLinear p{};
+  GroupedLinearWeights w{};
+  SWY_CUDA_TRY(add_weight(r.operands.weight(0), y, p, w, r.error));
+  p.g.residual = residual;
+  return record_products(r, p, w, ready);
+}
+swy_status record_bytes_normed(const Recording& r, const NormedBytes& ready, const float* x) {
+  ByteInput b{};
+  b.g.x = x;
+  b.g.width = width_of(r.op);
+  b.g.domain = swy::tensor(r.op, "x").rows;
+  b.g.normed = true;
+  b.g.norm = ready.norm.norm, b.g.eps = ready.norm.eps, b.g.bias = ready.norm.bias;
+  b.g.inverse = ready.norm.inverse;
+  b.rows = ready.rows;
+  return record_weights(r, b);
+}
 
 }  // namespace gpu

@@ -7,7 +7,8 @@
 
 #include "grouped/bytes.h"
 #include "grouped/narrow.cuh"
-#include "moe_grouped.cuh"
+#include "moe_boxes.h"
+#include "moe_combine.cuh"
 
 namespace gpu {
 
@@ -40,7 +41,8 @@ inline void place_grouped(GroupedMixture& g, Arena& arena, const swy_op& op, uin
   g.h = arena.take<uint8_t>(uint64_t{spans_of_h} * g.groups * kBytePanel);
 }
 
-inline swy_status record_logits(const Recording& r, const Mixture& m) {
+// Of x, or with `norm` of its norm.
+inline swy_status record_logits(const Recording& r, const Mixture& m, const InputNorm* norm) {
   if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows_of(r.op));
   Narrow n{};
   n.x = m.x;
@@ -49,14 +51,22 @@ inline swy_status record_logits(const Recording& r, const Mixture& m) {
   n.count = 1;
   n.width = m.hidden;
   n.domain = m.domain;
+  if (norm != nullptr) n.normed = n.roots = true, n.norm = norm->weight, n.bias = norm->bias, n.eps = norm->eps;
   return record_narrow(r, n, rows_of(r.op));
 }
 
 // The router's choice, if the operation has a router.
-inline swy_status record_routes(const Recording& r, const Mixture& m) {
+inline swy_status record_routes(const Recording& r, const Mixture& m, const InputNorm* norm) {
   if (!m.routes) return SWY_OK;
-  SWY_CUDA_TRY(record_logits(r, m));
+  SWY_CUDA_TRY(record_logits(r, m, norm));
   return record_choice(r, m, rows_of(r.op));
+}
+
+// With `next`, which may be null, also the norm of the results as bytes.
+inline swy_status record_combine(const Recording& r, const GroupedMixture& g, const NormedBytes* next) {
+  const uint32_t rows = rows_of(r.op);
+  if (next == nullptr) return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, g, r.list.step);
+  return launch(r, combine_to_bytes, rows, kCombineThreads, g.m.hidden * sizeof(float), g, *next, r.list.step);
 }
 
 inline swy_status stream_experts(const Recording& r, const Mixture& m, GateUpWeights& gate_up, DownWeights& down) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for many rows on Hopper, with 4-bit experts and activations as bytes (moe_bytes.cuh).
-#include "moe_bytes.cuh"
+#include "moe_bytes.h"
 
 #include <algorithm>
 
 #include "moe_byte_parts.cuh"
+#include "moe_bytes.cuh"
 #include "moe_combine.cuh"
 #include "moe_scaled_bytes.h"
 
 namespace gpu {
 namespace {
-
-constexpr uint32_t kLeastRows = 65;  // of a bucket; fewer rows have kernels of their own
 
 // Whether experts have many rows on average: more than a tile of scaled_bytes.cuh, twice. Between 42 rows, where that
 // is faster, and 256, where it is not, nothing was measured.
@@ -49,18 +48,26 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
                 ceil_div(m.hidden, kTileRowsOfWeight), of_width);
 }
 
-swy_status record_bytes(const Recording& r) {
-  if (!many_rows(r.op)) return record_scaled_bytes(r);
-  Arena arena(r.operands.workspace());
+// norm: of x, or null; next: as record_combine.
+swy_status record_mixture(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm,
+                          const NormedBytes* next) {
+  if (!many_rows(r.op)) return record_scaled_bytes(r, m, arena, norm, next);
   ByteMixture b{};
-  b.g.m = mixture_of(r, arena, false);
+  b.g.m = m;
   place(b, arena, r.op);
   const uint32_t rows = rows_of(r.op);
-  SWY_CUDA_TRY(record_routes(r, b.g.m));
+  SWY_CUDA_TRY(record_routes(r, b.g.m, norm));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
-  SWY_CUDA_TRY(launch(r, gather_bytes, rows, kRowWarps * 32, 0, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, norm != nullptr ? gather_bytes<true> : gather_bytes<false>, rows, kRowWarps * 32, 0, b,
+                      norm != nullptr ? *norm : InputNorm{}, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
+  return record_combine(r, b.g, next);
+}
+
+swy_status record_bytes(const Recording& r) {
+  Arena arena(r.operands.workspace());
+  const Mixture m = mixture_of(r, arena, false);
+  return record_mixture(r, m, arena, nullptr, nullptr);
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -68,9 +75,9 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
-  if (rows_of(op) < kLeastRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
-                     rows_of(op));
+  if (rows_of(op) < kLeastBytesOfMixture) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u",
+                     kLeastBytesOfMixture, rows_of(op));
   }
   SWY_CUDA_TRY(supports_router(device, op, bucket, error));
   const swy_moe_attrs a = moe_attrs(op);
@@ -101,13 +108,7 @@ double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&)
   return 20 + device.rates.bytes(2 * row_bytes(op) + work.weight_bytes, 3.9e6) +
          device.rates.products(work.multiply_adds, many_rows(op) ? 270e6 : 250e6);
 }
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
-  if (!many_rows(op)) return scaled_bytes_workspace(op);
-  Arena arena(nullptr);
-  ByteMixture b{};
-  place(b, arena, op);
-  return mixture_workspace(op, false) + arena.used();
-}
+uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_bytes_workspace(op); }
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_I8, supports_bytes, cost_bytes, workspace, record_bytes};
@@ -118,5 +119,34 @@ constexpr Kernel kKernels[] = {kernel("moe.bytes", SWY_OP_MOE), kernel("moe_add.
 }  // namespace
 
 std::span<const Kernel> moe_bytes_kernels() { return kKernels; }
+
+swy_status supports_normed_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                 swy_error* error) {
+  SWY_CUDA_TRY(needs_wgmma(device, error));
+  SWY_CUDA_TRY(supports_bytes(device, op, bucket, error));
+  const auto plain = [](const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; };
+  const bool mixes = !swy::has(op, "shared_gate") || plain(swy::tensor(op, "shared_gate"));
+  if (router_is_narrow(op) && mixes) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
+                   "the norm of many rows goes with a router of bf16 and a plain shared gate");
+}
+bool makes_next_bytes(const swy_op& op) { return hidden_of(op) <= kMostToBytes; }
+double moe_bytes_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost_bytes(device, op, bucket);
+}
+uint64_t moe_bytes_workspace(const swy_op& op) {
+  if (!many_rows(op)) return scaled_bytes_workspace(op);
+  Arena arena(nullptr);
+  ByteMixture b{};
+  place(b, arena, op);
+  return mixture_workspace(op, false) + arena.used();
+}
+swy_status record_normed_bytes(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
+                               const float* residual, float* y, const NormedBytes* next) {
+  Arena arena(workspace);
+  Mixture m = mixture_of(r, arena, false);
+  m.x = x, m.residual = residual, m.y = y;
+  return record_mixture(r, m, arena, &norm, next);
+}
 
 }  // namespace gpu

@@ -21,28 +21,45 @@ struct ByteMixture {
   uint32_t h_width;
 };
 
-// A row of x, for all its places.
+// A row of x, for all its places. kNormed: its norm, whose factor does not change the bytes.
+template <bool kNormed>
 struct GatheredRow {
   const ByteMixture& b;
+  const InputNorm& norm;
   const float* x;
   const uint32_t* to;  // [slots]
   uint32_t width, slots;
-  static constexpr bool kSums = true;
-  float sum = 0;  // of the shared expert's factor
+  static constexpr int kSums = kNormed ? 2 : 1;
+  static constexpr bool kAhead = false;
+  float sums[kSums] = {};  // of the shared expert's factor; of squares
   bool scaled = false;
 
   __device__ void load(uint32_t k, float (&v)[8]) {
     load_floats(x + k, v);
-    if (!mixes() || scaled) return;
     float of[8];
+    if constexpr (kNormed) {
+      load_plain(norm.weight, k, of);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (!scaled) sums[1] = fmaf(v[i], v[i], sums[1]);
+        v[i] *= norm.bias + of[i];
+      }
+    }
+    if (!mixes() || scaled) return;
     load_plain(b.g.m.shared_mix, k, of);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum = fmaf(v[i], of[i], sum);
+    for (int i = 0; i < 8; ++i) sums[0] = fmaf(v[i], of[i], sums[0]);
+  }
+  // The norm's.
+  __device__ float factor() const {
+    if constexpr (kNormed) return rsqrtf(sums[1] / static_cast<float>(width) + norm.eps);
+    return 1;
   }
   // Whether `load` adds up the factor; quantized weights need another pass.
   __device__ bool mixes() const { return b.g.m.shared_width != 0 && is_plain(b.g.m.shared_mix); }
   __device__ void put_scale(float scale) {
-    for (uint32_t s = threadIdx.x; s < slots; s += kRowWarps * 32) b.x_scales.last[to[s]] = scale;
+    const float by = factor();
+    for (uint32_t s = threadIdx.x; s < slots; s += kRowWarps * 32) b.x_scales.last[to[s]] = scale * by;
     scaled = true;
   }
   __device__ void put_change(uint32_t stage, uint16_t change) const {
@@ -56,8 +73,9 @@ struct GatheredRow {
 };
 
 // blockIdx.x: row. As gather.
-static __global__ void __launch_bounds__(kRowWarps * 32)
-    gather_bytes(const __grid_constant__ ByteMixture b, const swy_step* step) {
+template <bool kNormed>
+__global__ void __launch_bounds__(kRowWarps * 32)
+    gather_bytes(const __grid_constant__ ByteMixture b, const __grid_constant__ InputNorm norm, const swy_step* step) {
   __shared__ uint32_t to[kMostSlots];
   __shared__ RowMemory<kRowWarps> memory;
   const GroupedMixture& p = b.g;
@@ -70,21 +88,23 @@ static __global__ void __launch_bounds__(kRowWarps * 32)
     to[lane] = lane < p.m.top_k ? sorted_row(p, row * p.m.top_k + lane) : p.begins[p.m.experts] * 8 + row;
     p.places[row * slots + lane] = to[lane];
   }
-  GatheredRow of{b, p.m.x + uint64_t{row} * p.m.hidden, to, p.m.hidden, slots};
+  GatheredRow<kNormed> of{b, norm, p.m.x + uint64_t{row} * p.m.hidden, to, p.m.hidden, slots};
   convert_row<4>(of, memory);
   if (p.m.shared_width == 0 || lane >= 32) return;
-  if (!of.mixes()) {
+  if (!kNormed && !of.mixes()) {
     float sum = 0;
     for (uint32_t k = lane; k < p.m.hidden; k += 32) sum = fmaf(of.x[k], weight_at(p.m.shared_mix, 0, k), sum);
-    of.sum = warp_sum(sum);
+    of.sums[0] = warp_sum(sum);
   }
-  if (lane == 0) p.m.shared_p[row] = sigmoid(of.sum);
+  if (lane == 0) p.m.shared_p[row] = sigmoid(of.sums[0] * of.factor());
 }
 
 // A sorted row of h.
 struct SortedRow {
   static constexpr uint32_t kHeld = 2;  // pieces of 256 elements
-  static constexpr bool kSums = false;
+  static constexpr int kSums = 0;
+  static constexpr bool kAhead = false;
+  float sums[1];
   const ByteMixture& b;
   uint32_t row, width;
   uint4 held[kHeld];  // this lane's elements of the first ones
@@ -125,7 +145,7 @@ static __global__ void __launch_bounds__(kRowWarps * 32)
   const uint32_t routed = p.begins[p.m.experts] * 8;
   const uint32_t rows = routed + (p.m.shared_width != 0 ? step_rows(step, p.m.domain) : 0);
   if (first >= rows) return;
-  const auto row = [&](uint32_t i) { return SortedRow{b, i, i < routed ? p.m.width : p.m.shared_width, {}}; };
+  const auto row = [&](uint32_t i) { return SortedRow{{}, b, i, i < routed ? p.m.width : p.m.shared_width, {}}; };
   SortedRow of[kSortedRows] = {row(first), row(first + 1), row(first + 2), row(first + 3)};
 #pragma unroll
   for (uint32_t i = 0; i < kSortedRows; ++i) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/stamps.cuh"
+#include "grouped/byte_rows.cuh"
 #include "moe_grouped.cuh"
 
 namespace gpu {
@@ -44,10 +45,9 @@ __device__ inline void put_next(const NextRows& next, uint32_t row, uint32_t hid
 }
 
 // y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time. kNext:
-// also the next projection's operand.
-template <bool kNext>
-__global__ void __launch_bounds__(kCombineThreads)
-    combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+// also the next projection's operand. keep(i, sum): gets the results of columns i to i + 7. Whether there is a row.
+template <bool kNext, class Keep>
+__device__ __forceinline__ bool combine_row(const GroupedMixture& p, const swy_step* step, Keep keep) {
   constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
   __shared__ float factors[kMostSlots];
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kCombineThreads)
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  if (!there) return;
+  if (!there) return false;
   for (uint32_t i = first; i < p.m.hidden; i += stride) {
     if (i != first) load_residual(i);
     float sum[8] = {};
@@ -96,11 +96,38 @@ __global__ void __launch_bounds__(kCombineThreads)
       sum[j] += old[j];
       if (kNext && i == first) own[j] = sum[j], square = fmaf(sum[j], sum[j], square);
     }
+    keep(i, sum);
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
   if (kNext) put_next(p.next, row, p.m.hidden, square, own, factors_of_next);
   stamps.end();
+  return true;
+}
+
+template <bool kNext>
+__global__ void __launch_bounds__(kCombineThreads)
+    combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
+  combine_row<kNext>(p, step, [](uint32_t, const float(&)[8]) {});
+}
+
+constexpr uint32_t kMostToBytes = 4096;  // columns
+
+// Also the bytes of the norm of y, by way of shared memory: `hidden` floats.
+static __global__ void __launch_bounds__(kCombineThreads)
+    combine_to_bytes(const __grid_constant__ GroupedMixture p, const __grid_constant__ NormedBytes next,
+                     const swy_step* step) {
+  constexpr uint32_t kWarps = kCombineThreads / 32;
+  extern __shared__ float4 row_of_sums[];
+  __shared__ RowMemory<kWarps> memory;
+  const bool there = combine_row<false>(p, step, [&](uint32_t i, const float(&sum)[8]) {
+    row_of_sums[i / 4] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    row_of_sums[i / 4 + 1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
+  });
+  if (!there) return;
+  __syncthreads();
+  InputRow<NormOfBytes> of{{next.rows, blockIdx.x}, next.norm, reinterpret_cast<const float*>(row_of_sums), p.m.hidden};
+  convert_row<2>(of, memory);
 }
 
 }  // namespace gpu

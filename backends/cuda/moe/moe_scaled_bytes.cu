@@ -45,17 +45,18 @@ swy_status record_experts(const Recording& r, const ScaledByteMixture& b) {
 
 }  // namespace
 
-swy_status record_scaled_bytes(const Recording& r) {
-  Arena arena(r.operands.workspace());
+swy_status record_scaled_bytes(const Recording& r, const Mixture& m, Arena arena, const InputNorm* norm,
+                               const NormedBytes* next) {
   ScaledByteMixture b{};
-  b.g.m = mixture_of(r, arena, false);
+  b.g.m = m;
   place(b, arena, r.op);
   const uint32_t rows = rows_of(r.op);
-  SWY_CUDA_TRY(record_routes(r, b.g.m));
+  SWY_CUDA_TRY(record_routes(r, b.g.m, norm));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, b.g, r.list.step));
-  SWY_CUDA_TRY(launch(r, gather_scaled_bytes, rows, 256, 0, b, r.list.step));
+  SWY_CUDA_TRY(launch(r, norm != nullptr ? gather_scaled_bytes<true> : gather_scaled_bytes<false>, rows, 256, 0, b,
+                      norm != nullptr ? *norm : InputNorm{}, r.list.step));
   SWY_CUDA_TRY(record_experts(r, b));
-  return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, b.g, r.list.step);
+  return record_combine(r, b.g, next);
 }
 
 uint64_t scaled_bytes_workspace(const swy_op& op) {

@@ -23,9 +23,23 @@ constexpr uint32_t kGathered = 2048;             // elements of a row that a blo
 constexpr uint32_t kStagedRow = kSpan * 2 + 16;  // bytes: lanes that write together have no bank conflicts
 constexpr uint32_t kGateUpStaging = kScaledByteRows * (kStagedRow + kSpan);  // a tile's rows in bf16, and as bytes
 
-// blockIdx.x: row. As gather.
-static __global__ void __launch_bounds__(256)
-    gather_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const swy_step* step) {
+// The factor of the norm of a row.
+__device__ inline float inverse_of(const float* x, uint32_t width, float eps, float* scratch) {
+  float squares = 0;
+  for (uint32_t k = threadIdx.x * 8; k < width; k += kGathered) {
+    float v[8];
+    load_floats(x + k, v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) squares = fmaf(v[i], v[i], squares);
+  }
+  return rsqrtf(block_sum(squares, scratch) / static_cast<float>(width) + eps);
+}
+
+// blockIdx.x: row. As gather. kNormed: of the norm of x.
+template <bool kNormed>
+__global__ void __launch_bounds__(256)
+    gather_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const __grid_constant__ InputNorm norm,
+                        const swy_step* step) {
   __shared__ uint32_t to[kMostSlots];
   __shared__ float scratch[32];
   __shared__ uint4 bytes[kGathered / 16];
@@ -40,6 +54,7 @@ static __global__ void __launch_bounds__(256)
     p.places[row * slots + threadIdx.x] = to[threadIdx.x];
   }
   const float* x = p.m.x + uint64_t{row} * p.m.hidden;
+  const float inverse = kNormed ? inverse_of(x, p.m.hidden, norm.eps, scratch) : 1;
   float sum = 0;
   for (uint32_t first = 0; first < p.m.hidden; first += kGathered) {
     const uint32_t k = first + threadIdx.x * 8;
@@ -48,6 +63,12 @@ static __global__ void __launch_bounds__(256)
       const float4 low = *reinterpret_cast<const float4*>(x + k), high = *reinterpret_cast<const float4*>(x + k + 4);
       v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w, v[4] = high.x, v[5] = high.y, v[6] = high.z,
       v[7] = high.w;
+      if constexpr (kNormed) {
+        float of[8];
+        load_plain(norm.weight, k, of);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) v[i] *= inverse * (norm.bias + of[i]);
+      }
       if (p.m.shared_width != 0) {
 #pragma unroll
         for (uint32_t i = 0; i < 8; ++i) sum = fmaf(v[i], weight_at(p.m.shared_mix, 0, k + i), sum);

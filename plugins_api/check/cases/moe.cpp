@@ -423,15 +423,16 @@ void second_cases(std::vector<CaseSpec>& out) {
 
 }  // namespace
 
-bool clear_choices(const Case& c) {
-  if (c.op != SWY_OP_MOE && c.op != SWY_OP_MOE_ADD) return true;
+std::vector<uint64_t> unclear_rows(const Case& c) {
+  std::vector<uint64_t> rows;
+  if (c.op != SWY_OP_MOE && c.op != SWY_OP_MOE_ADD) return rows;
   const auto a = c.attributes<swy_moe_attrs>();
   const uint64_t hidden = c.width(Moe::input("x"));
   const std::vector<float>& x = c.steps[0].inputs[Moe::input("x")].floats;
   for (uint64_t at = 0; a.top_k < a.experts && at < x.size(); at += hidden) {
-    if (!clear(c, &x[at], static_cast<uint32_t>(hidden), a.experts, a.top_k)) return false;
+    if (!clear(c, &x[at], static_cast<uint32_t>(hidden), a.experts, a.top_k)) rows.push_back(at / hidden);
   }
-  return true;
+  return rows;
 }
 
 void moe_cases(std::vector<CaseSpec>& out) {

@@ -46,7 +46,7 @@ for part; do
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
-    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/delta
+    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt; judge range/delta
       judge range/first_delta; judge range/linear ;;
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
