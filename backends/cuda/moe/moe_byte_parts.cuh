@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "grouped/bytes.h"
-#include "grouped/narrow.cuh"
 #include "moe_boxes.h"
 #include "moe_combine.cuh"
 
@@ -20,8 +19,6 @@ inline uint32_t widest_expert(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   return std::max(a.width, a.shared_width);
 }
-
-inline bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
 
 // Layout of the workspace after the operands: what sort_tiles needs, for tiles of up to `most` rows, and panels of
 // `spans_of_h` spans.
@@ -39,27 +36,6 @@ inline void place_grouped(GroupedMixture& g, Arena& arena, const swy_op& op, uin
   g.pairs = arena.take<uint16_t>(uint64_t{g.groups} * 8 * spans_of(hidden_of(op)) * kSpan);
   g.x = reinterpret_cast<uint8_t*>(g.pairs);  // not larger, and read before
   g.h = arena.take<uint8_t>(uint64_t{spans_of_h} * g.groups * kBytePanel);
-}
-
-// Of x, or with `norm` of its norm.
-inline swy_status record_logits(const Recording& r, const Mixture& m, const InputNorm* norm) {
-  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows_of(r.op));
-  Narrow n{};
-  n.x = m.x;
-  n.y[0] = m.logits;
-  n.w[0] = m.router;
-  n.count = 1;
-  n.width = m.hidden;
-  n.domain = m.domain;
-  if (norm != nullptr) n.normed = n.roots = true, n.norm = norm->weight, n.bias = norm->bias, n.eps = norm->eps;
-  return record_narrow(r, n, rows_of(r.op));
-}
-
-// The router's choice, if the operation has a router.
-inline swy_status record_routes(const Recording& r, const Mixture& m, const InputNorm* norm) {
-  if (!m.routes) return SWY_OK;
-  SWY_CUDA_TRY(record_logits(r, m, norm));
-  return record_choice(r, m, rows_of(r.op));
 }
 
 // With `next`, which may be null, also the norm of the results as bytes.

@@ -86,7 +86,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) && !readable_in_pieces(swy::tensor(op, "router"))) {
+  if (op.id != SWY_OP_EXPERTS && !router_is_narrow(op) && !readable_in_pieces(swy::tensor(op, "router"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
   const uint32_t widest = std::max({static_cast<uint32_t>(hidden_of(op)), a.width, a.shared_width});

@@ -55,8 +55,6 @@ bool routes_few(const swy_op& op) {
 static_assert(kRoutedExperts <= kQuadExperts && kMostChosen <= kQuadChosen);
 bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
-bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
-
 // Layout of the workspace after the operands.
 void place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
@@ -82,19 +80,19 @@ void place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   }
 }
 
-swy_status record_logits(const Recording& r, const Mixture& m, uint32_t rows) {
-  if (router_is_narrow(r.op)) {
-    Narrow n{};
-    n.x = m.x;
-    n.y[0] = m.logits;
-    n.w[0] = m.router;
-    n.biases[0] = m.router_bias;
-    n.count = 1;
-    n.width = m.hidden;
-    n.domain = m.domain;
-    return record_narrow(r, n, rows);
-  }
-  return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows);
+swy_status record_logits(const Recording& r, const Mixture& m, const InputNorm* norm) {
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
+  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows);
+  Narrow n{};
+  n.x = m.x;
+  n.y[0] = m.logits;
+  n.w[0] = m.router;
+  n.biases[0] = m.router_bias;
+  n.count = 1;
+  n.width = m.hidden;
+  n.domain = m.domain;
+  if (norm != nullptr) n.normed = n.roots = true, n.norm = norm->weight, n.bias = norm->bias, n.eps = norm->eps;
+  return record_narrow(r, n, rows);
 }
 
 // A kernel over the experts of one encoding: the routed ones, the shared one, or both.
@@ -169,10 +167,7 @@ swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNo
 
 // The same with one launch for each part.
 swy_status record_many(const Recording& r, GroupedMixture& p, uint32_t rows) {
-  if (p.m.routes) {
-    SWY_CUDA_TRY(record_logits(r, p.m, rows));
-    SWY_CUDA_TRY(record_choice(r, p.m, rows));
-  }
+  SWY_CUDA_TRY(record_routes(r, p.m, nullptr));
   SWY_CUDA_TRY(launch(r, sort_tiles, 1, kSortThreads, 0, p, r.list.step));
   return launch(r, gather, rows, 256, 0, p, r.list.step);
 }
@@ -203,8 +198,7 @@ swy_status supports_grouped(const swy_device& device, const swy_op& op, const sw
   if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (op.id != SWY_OP_EXPERTS && !narrow(swy::tensor(op, "router")) &&
-      !readable_by_vectors(swy::tensor(op, "router"))) {
+  if (op.id != SWY_OP_EXPERTS && !router_is_narrow(op) && !readable_by_vectors(swy::tensor(op, "router"))) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
   if (a.experts > kMostSorted || swy::tensor(op, "x").dims[1] % 8 != 0) {
@@ -235,6 +229,14 @@ constexpr Kernel kKernels[] = {kernel("moe.grouped", SWY_OP_MOE), kernel("moe_ad
                                kernel("experts.grouped", SWY_OP_EXPERTS)};
 
 }  // namespace
+
+bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narrow(swy::tensor(op, "router")); }
+
+swy_status record_routes(const Recording& r, const Mixture& m, const InputNorm* norm) {
+  if (!m.routes) return SWY_OK;
+  SWY_CUDA_TRY(record_logits(r, m, norm));
+  return record_choice(r, m, static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]));
+}
 
 swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
                                    swy_error* error) {

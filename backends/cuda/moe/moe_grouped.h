@@ -21,4 +21,10 @@ struct NextRows {
 swy_status record_normed_grouped(const Recording& r, void* workspace, const float* x, const InputNorm& norm,
                                  const float* residual, float* y, const NextRows& next);
 
+// Whether the operation's router is a weight of few rows (grouped/narrow.cuh).
+bool router_is_narrow(const swy_op& op);
+// Fills ids and p with the router's choice, if the operation has a router: for x, or with `norm`, which only a narrow
+// router takes, for the norm of x.
+swy_status record_routes(const Recording& r, const Mixture& m, const InputNorm* norm);
+
 }  // namespace gpu
