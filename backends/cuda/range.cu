@@ -32,7 +32,7 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
-constexpr uint32_t kMostSpared = 8;                                       // rows
+constexpr uint32_t kMostSpared = 8, kMostRoutedBeside = 32;               // rows
 
 // What a range consists of: how many operations up to the addition of a projection, with a delta rule in front or
 // without one, then how many of a mixture, and of the next layer's norm and projection.
@@ -281,6 +281,14 @@ T* at(const swy_binding& b) {
   return b.buffer == nullptr ? nullptr : reinterpret_cast<T*>(b.buffer->data + b.offset);
 }
 
+// Multiprocessors that the output projection of so many rows leaves to the router behind it: each eight rows have a
+// cluster of eight blocks there, and no block of it has room beside one of the projection. If clusters of the
+// projection were everywhere, the router could not load its weights before these have ended. Up to eight rows find
+// enough multiprocessors free, and those of more than 32 are too many.
+uint32_t left_to_router(const swy_device& device, uint32_t rows) {
+  return rows > kMostSpared && rows <= kMostRoutedBeside ? static_cast<uint32_t>(device.processors) / 2 : 0;
+}
+
 swy_status record_first(swy_list* list, const Part& part, char* workspace, const RouterRows* router, swy_error* error) {
   const uint32_t i = part.count - 2;
   const Operands linear_operands{*part.ops[i], *part.bindings[i]};
@@ -298,7 +306,7 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   if (rows_of(linear.op) > kQuad) {
     d.few = few_rows_in(workspace, linear.op);
     SWY_CUDA_TRY(record_delta_batch(delta, d));
-    return record_few_ready(linear, p, d.few, 0);
+    return record_few_ready(linear, p, d.few, left_to_router(*list->device, rows_of(linear.op)));
   }
   d.squares = reinterpret_cast<float*>(workspace);
   d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());

@@ -19,6 +19,8 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, 1)
 #endif
 }
 
+constexpr FastMemory kSplitBeforeDelta = FastMemory::shared;
+
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 
@@ -68,6 +70,19 @@ double time_of(const FewWork& work, const FewCut& c, uint32_t at_once) {
   return rounds * (load + std::max(products, copied) + pushed);
 }
 
+// A cluster gets so many tiles: its warps, and the clusters of plain tiles.
+void share_out(const FewWork& work, uint32_t tiles, FewCut& c) {
+  c.tiles = tiles;
+  c.clusters = ceil_div(work.tiles, tiles);
+  c.team = team_for(tiles);
+  for (c.parts = 1; c.warps() * 2 <= 12 && c.groups % (c.parts * 2) == 0;) c.parts *= 2;
+  c.plain_parts = std::min(ceil_div(c.groups, kFewPlainGroups), 4u);
+  if (work.plain_tiles == 0) return;
+  c.plain_parts = std::min(c.plain_parts, c.warps());
+  c.plain_tiles = std::min(c.warps() / c.plain_parts, work.plain_tiles);
+  c.plain_clusters = ceil_div(work.plain_tiles, c.plain_tiles);
+}
+
 // Divides the work for clusters of 2^shift blocks, of which `at_once` can run at once; tiles is 0 if it does not fit.
 FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t most_bytes) {
   FewCut c{};
@@ -80,19 +95,14 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
   const uint64_t group = uint64_t{1} << c.scale_shift;  // of one scale, in groups of 64 columns
   const bool whole = work.like.groups == 1 || c.groups % group == 0 || group % std::max(c.groups, 1u) == 0;
   if (!whole || work.slices % c.blocks() != 0 || c.slices() > kFewMostSlices || at_once == 0) return c;
-  c.plain_parts = std::min(ceil_div(c.groups, kFewPlainGroups), 4u);
-  const uint32_t plain = ceil_div(work.plain_tiles, 4u);  // clusters, about
-  uint32_t tiles = ceil_div(work.tiles, at_once > plain ? at_once - plain : 1);
-  for (tiles = std::min(tiles, kFewMostWarps * kFewWarpTiles); tiles > 0; --tiles) {
-    c.tiles = tiles;
-    c.clusters = ceil_div(work.tiles, tiles);
-    c.team = team_for(tiles);
-    for (c.parts = 1; c.warps() * 2 <= 12 && c.groups % (c.parts * 2) == 0;) c.parts *= 2;
-    if (work.plain_tiles != 0) {
-      c.plain_parts = std::min(c.plain_parts, c.warps());
-      c.plain_tiles = std::min(c.warps() / c.plain_parts, work.plain_tiles);
-      c.plain_clusters = ceil_div(work.plain_tiles, c.plain_tiles);
-    }
+  const uint32_t most = std::min(kFewMostWarps * kFewWarpTiles, work.tiles);
+  const uint32_t fewest = std::min(ceil_div(work.tiles, at_once), most);
+  uint32_t tiles = fewest;  // more where the clusters of plain tiles would not run at once with the others
+  const auto waits = [&] { return share_out(work, tiles, c), c.clusters + c.plain_clusters > at_once; };
+  while (tiles < most && waits()) ++tiles;
+  if (waits()) tiles = fewest;
+  for (; tiles > 0; --tiles) {
+    share_out(work, tiles, c);
     for (const bool apart : {true, false}) {
       c.apart = apart;
       if (c.bytes() + sizeof(float) * (kFewMostSlices + kFewMostCluster + 1) * kFewMostRows <= most_bytes) return c;
@@ -256,8 +266,12 @@ FewRows few_rows_in(char* memory, const swy_op& op) {
   return FewRows::in(memory, s.eights, width_of(op), s.with_low, s.affine);
 }
 double few_ready_cost(const swy_device& device, const swy_op& op) { return cost_of_rows(device, op, true); }
+// With gates: the delta rule is next, of which a block has room beside one of up to eight rows, and so requests its
+// state before this kernel has ended.
 swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
-  return record_rows(r, p, ready, busy);
+  Recording own = r;
+  if (rows_of(r.op) <= 8 && work_of(r.op, true).plain_tiles != 0) own.split = kSplitBeforeDelta;
+  return record_rows(own, p, ready, busy);
 }
 
 std::span<const Kernel> linear_few_kernels() { return kKernels; }
