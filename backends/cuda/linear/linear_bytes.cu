@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows on Hopper, with 4-bit weights and activations as bytes
-// (bytes.cuh). Weights of few rows go to narrow.cuh, as in linear_grouped.cu.
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows with 4-bit weights and activations as bytes: on Hopper
+// (bytes.cuh), and on other cards (byte_tiles.cuh). Weights of few rows go to narrow.cuh, as in linear_grouped.cu, or
+// to linear_tiles.cu.
 #include <algorithm>
+#include <initializer_list>
 
 #include "common/projection.cuh"
 #include "grouped/bytes.cuh"
 #include "grouped/narrow.cuh"
+#include "linear_byte_tiles.cuh"
 #include "linear_grouped.cuh"
+#include "linear_tiles.h"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kLeastRows = 257;  // of a bucket; with fewer, the columns are divided among blocks elsewhere
+// Of a bucket. With fewer, on Hopper the columns are divided among blocks elsewhere.
+uint32_t least_rows(const swy_device& device) { return device.features.wgmma ? 257 : 65; }
 
 struct ByteLinear {
   GroupedLinear g;  // x: panels of bytes
@@ -157,16 +162,16 @@ uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(o
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
 // Rows of activations per tile, and the estimated time in hundredths of a microsecond on an H200: rounds over all
-// multiprocessors, each of which takes the time of its rows and of 60 more.
+// blocks, each of which takes the time of its rows and of some more.
 struct Tiling {
   uint32_t rows;
   uint64_t time;
 };
-Tiling tiling(const swy_op& op, uint32_t steps, uint32_t processors) {
+Tiling tiling(const swy_op& op, uint32_t steps, uint32_t blocks, std::initializer_list<uint32_t> sizes, uint32_t more) {
   Tiling best{0, UINT64_MAX};
-  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
-    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), processors);
-    const uint64_t time = rounds * spans_of(op) * (n + 60) / 2;
+  for (const uint32_t n : sizes) {
+    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), blocks);
+    const uint64_t time = rounds * spans_of(op) * (n + more) / 2;
     if (time < best.time) best = {n, time};
   }
   return best;
@@ -180,18 +185,26 @@ uint32_t steps_of(const swy_op& op) {
   return steps;
 }
 
+Tiling tiling_of(const swy_device& device, const swy_op& op) {
+  const uint32_t steps = steps_of(op), processors = static_cast<uint32_t>(device.processors);
+  if (device.features.wgmma) return tiling(op, steps, processors, {128, 96, 64, 32}, 60);
+  return tiling(op, steps, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16}, 16);
+}
+
 // Layout of the workspace.
 struct Parts {
   uint8_t* panels;
   ByteScales scales;
   float* inverse;
+  uint16_t* permuted;  // without wgmma, for linear_tiles.cu
 };
-Parts place(Arena& arena, const swy_op& op) {
+Parts place(Arena& arena, const swy_device& device, const swy_op& op) {
   const uint32_t rows = rows_of(op), groups = ceil_div(rows, 8);
   Parts p{};
   p.panels = arena.take<uint8_t>(uint64_t{byte_spans(width_of(op))} * groups * kBytePanel);
   p.scales = take_scales(arena, uint64_t{groups} * 8, width_of(op));
   p.inverse = arena.take<float>(rows);
+  if (!device.features.wgmma) p.permuted = arena.take<uint16_t>(permuted_elements(rows, width_of(op)));
   return p;
 }
 
@@ -228,11 +241,45 @@ swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, bool&
   return record_narrow(r, n, rows_of(r.op));
 }
 
+// On cards without wgmma, where `x` has been converted.
+swy_status record_tiles(const Recording& r, const Parts& parts, const ByteInput& x) {
+  Projection narrow_ones = linear_projection(r);
+  narrow_ones.count = 0;
+  ByteTileLinear p{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+    if (narrow(*r.op.weights[i])) {
+      narrow_ones.weights[narrow_ones.count] = r.operands.weight(i);
+      narrow_ones.y[narrow_ones.count++] = r.operands.output(o);
+      continue;
+    }
+    p.w[p.count] = r.operands.weight(i);
+    p.y[p.count] = r.operands.output(o);
+    p.first[p.count + 1] = p.first[p.count] + ceil_div(p.w[p.count].rows, kTileRowsOfWeight);
+    ++p.count;
+  }
+  if (narrow_ones.count != 0) {
+    SWY_CUDA_TRY(record_projection_tiles(r, narrow_ones, parts.permuted, rows_of(r.op)));
+  }
+  p.x = parts.panels;
+  p.residual = r.operands.input("residual");
+  p.spans = spans_of(r.op);
+  p.groups = x.g.groups;
+  p.domain = x.g.domain;
+  p.scales = parts.scales;
+  const ByteTileShape shape = byte_tile_shape(r.device().features, tiling_of(r.device(), r.op).rows);
+  const uint32_t blocks = kByteTileBlocks * static_cast<uint32_t>(r.device().processors);
+  Recording product = r;
+  product.split = FastMemory::shared;
+  return launch(product, linear_byte_tiles, std::min(blocks, p.first[p.count] * ceil_div(rows_of(r.op), shape.rows)),
+                kByteTileThreads, shape.bytes(), p, shape, r.list.step);
+}
+
 swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
-  const Parts parts = place(arena, r.op);
+  const Parts parts = place(arena, r.device(), r.op);
   const ByteInput x = input_of(r, parts);
   SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
+  if (!r.device().features.wgmma) return record_tiles(r, parts, x);
   ByteLinear p{};
   SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
   GroupedLinearWeights w{};
@@ -252,7 +299,7 @@ swy_status record_bytes(const Recording& r) {
   p.g.parts = 1;
   p.scales = parts.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
+  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows;
   p.stages = byte_stages(width_of(r.op));
   const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
   const auto kernel = n == 128  ? linear_bytes<128>
@@ -264,13 +311,12 @@ swy_status record_bytes(const Recording& r) {
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
-  if (rows_of(op) < kLeastRows) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u", kLeastRows,
-                     rows_of(op));
+  if (rows_of(op) < least_rows(device)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u",
+                     least_rows(device), rows_of(op));
   }
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     if (multiplied_as_bytes(*op.weights[i]) && !narrow(*op.weights[i])) continue;
@@ -278,7 +324,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be multiplied as bytes: i4 in groups of whole 64s is needed", i);
   }
-  if (byte_shape(device.features.block_memory, width_of(op), kByteRows).stages == 0) {
+  if (device.features.wgmma && byte_shape(device.features.block_memory, width_of(op), kByteRows).stages == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", width_of(op));
   }
   if (steps_of(op) != 0) return SWY_OK;
@@ -292,14 +338,15 @@ double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&)
     bytes += weight_bytes(*op.weights[i]);
     few = few || narrow(*op.weights[i]);
   }
-  const Tiling t = tiling(op, steps_of(op), static_cast<uint32_t>(device.processors));
+  const Tiling t = tiling_of(device, op);
   return 10 + (few ? 8 : 0) + device.rates.bytes(static_cast<double>(rows_of(op)) * width_of(op), 8e5) +
-         std::max(device.rates.products(static_cast<double>(t.time), 100), device.rates.bytes(bytes, 2.5e6));
+         std::max(device.rates.products(static_cast<double>(t.time), device.features.wgmma ? 100 : 14),
+                  device.rates.bytes(bytes, 2.5e6));
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) {
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   Arena arena(nullptr);
-  place(arena, op);
+  place(arena, device, op);
   return arena.used();
 }
 
