@@ -12,6 +12,23 @@
 
 namespace gpu {
 
+// Integers that begin at these bits can be read as floats, from this one on.
+constexpr uint32_t kIntegerBits = 0x4b400000;
+constexpr float kIntegerBase = 12582912.0f;
+
+// Nibbles in the upper halves of bytes, their highest bits flipped: 16 (q - 8) each.
+struct UpperNibbles {
+  uint32_t flip;
+
+  __device__ UpperNibbles() { asm volatile("mov.b32 %0, 0x80808080;" : "=r"(flip)); }
+  // (bits & mask) ^ flip in one instruction, which can take only one constant.
+  __device__ uint32_t of(uint32_t bits) const {
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(bits), "n"(0xf0f0f0f0), "r"(flip));
+    return r;
+  }
+};
+
 #ifdef SWY_HOPPER
 
 // The row of the tile to which acc[4 n + 2 h + e] of a consumer's lane 4 g + t belongs. pairs: h is the tile's half.

@@ -24,9 +24,6 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-constexpr uint32_t kIntegerBits = 0x4b400000;
-constexpr float kIntegerBase = 12582912.0f;
-
 struct ScaledBytePipe {
   static constexpr bool kScalesOfWeights = true;
   char* memory;
@@ -155,28 +152,18 @@ __device__ inline void produce_stages(ScaledBytePipe& p, const Work& work, uint6
 // Where this thread reads its two rows' quants, and its first operands.
 template <RowOrder kOrder>
 struct ScaledByteRowsOfWeight {
-  uint32_t quants[2], flip;  // [h]
+  uint32_t quants[2];  // [h]
+  UpperNibbles upper;
 
-  __device__ ScaledByteRowsOfWeight() {
-    quants_of_rows<kOrder>(quants);
-    asm volatile("mov.b32 %0, 0x80808080;" : "=r"(flip));
-  }
+  __device__ ScaledByteRowsOfWeight() { quants_of_rows<kOrder>(quants); }
   // The first operands [step] of a stage's group of 64 elements.
   __device__ void load(const char* stage, uint32_t group, uint32_t (&a)[2][4]) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const uint2 q = *reinterpret_cast<const uint2*>(stage + (quants[h] ^ group * 32));
-      a[0][h] = upper(q.x << 4), a[0][2 + h] = upper(q.x);
-      a[1][h] = upper(q.y << 4), a[1][2 + h] = upper(q.y);
+      a[0][h] = upper.of(q.x << 4), a[0][2 + h] = upper.of(q.x);
+      a[1][h] = upper.of(q.y << 4), a[1][2 + h] = upper.of(q.y);
     }
-  }
-
- private:
-  // (bits & mask) ^ flip in one instruction, which can take only one constant.
-  __device__ uint32_t upper(uint32_t bits) const {
-    uint32_t r;
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(r) : "r"(bits), "n"(0xf0f0f0f0), "r"(flip));
-    return r;
   }
 };
 

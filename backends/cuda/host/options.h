@@ -7,7 +7,7 @@
 namespace gpu {
 
 inline constexpr swy_option kBytes = {sizeof(swy_option), SWY_OPTION_BOOL, "bytes", "1",
-                                      "read prompts with activations in 8 bits on Hopper (0: in bf16, slower and a "
+                                      "read prompts with activations in 8 bits (0: in bf16, slower and a "
                                       "little more exact)"};
 inline constexpr swy_option kCard = {sizeof(swy_option), SWY_OPTION_STRING, "card", "auto",
                                      "for developers: use only what a card of compute capability 8.0, 8.6, 8.9, 9.0, "

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows on Hopper, with 4-bit weights and activations as bytes
-// (bytes.cuh). Weights of few rows go to narrow.cuh, as in linear_grouped.cu.
+// LINEAR, LINEAR_ADD and RMS_NORM_LINEAR for many rows with 4-bit weights and activations as bytes: on Hopper
+// (bytes.cuh), and on other cards (byte_tiles.cuh). Weights of few rows go to narrow.cuh, as in linear_grouped.cu, or
+// to linear_tiles.cu.
 #include <algorithm>
+#include <initializer_list>
 
 #include "common/projection.cuh"
 #include "grouped/bytes.cuh"
 #include "grouped/narrow.cuh"
+#include "linear_byte_tiles.cuh"
 #include "linear_bytes.h"
 #include "linear_grouped.cuh"
+#include "linear_tiles.h"
 
 namespace gpu {
 namespace {
+
+// Of a bucket.
+uint32_t least_rows(const swy_device& device) { return device.features.wgmma ? kLeastByteRows : 65; }
 
 struct ByteLinear {
   GroupedLinear g;  // x: panels of bytes
@@ -120,16 +127,16 @@ uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(o
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
 // Rows of activations per tile, and the estimated time in hundredths of a microsecond on an H200: rounds over all
-// multiprocessors, each of which takes the time of its rows and of 60 more.
+// blocks, each of which takes the time of its rows and of some more.
 struct Tiling {
   uint32_t rows;
   uint64_t time;
 };
-Tiling tiling(const swy_op& op, uint32_t steps, uint32_t processors) {
+Tiling tiling(const swy_op& op, uint32_t steps, uint32_t blocks, std::initializer_list<uint32_t> sizes, uint32_t more) {
   Tiling best{0, UINT64_MAX};
-  for (const uint32_t n : {128u, 96u, 64u, 32u}) {
-    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), processors);
-    const uint64_t time = rounds * spans_of(op) * (n + 60) / 2;
+  for (const uint32_t n : sizes) {
+    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), blocks);
+    const uint64_t time = rounds * spans_of(op) * (n + more) / 2;
     if (time < best.time) best = {n, time};
   }
   return best;
@@ -141,6 +148,12 @@ uint32_t steps_of(const swy_op& op) {
     if (!narrow(*op.weights[i])) steps += ceil_div(op.weights[i]->dims[0], kTileRowsOfWeight);
   }
   return steps;
+}
+
+Tiling tiling_of(const swy_device& device, const swy_op& op) {
+  const uint32_t steps = steps_of(op), processors = static_cast<uint32_t>(device.processors);
+  if (device.features.wgmma) return tiling(op, steps, processors, {128, 96, 64, 32}, 60);
+  return tiling(op, steps, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16}, 16);
 }
 
 // Layout of the workspace.
@@ -180,6 +193,39 @@ swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, bool&
   return record_narrow(r, n, rows_of(r.op));
 }
 
+// On cards without wgmma, where `x` has been converted.
+swy_status record_tiles(const Recording& r, const ByteInput& x, uint16_t* permuted) {
+  Projection narrow_ones = linear_projection(r);
+  narrow_ones.count = 0;
+  ByteTileLinear p{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
+    if (narrow(*r.op.weights[i])) {
+      narrow_ones.weights[narrow_ones.count] = r.operands.weight(i);
+      narrow_ones.y[narrow_ones.count++] = r.operands.output(o);
+      continue;
+    }
+    p.w[p.count] = r.operands.weight(i);
+    p.y[p.count] = r.operands.output(o);
+    p.first[p.count + 1] = p.first[p.count] + ceil_div(p.w[p.count].rows, kTileRowsOfWeight);
+    ++p.count;
+  }
+  if (narrow_ones.count != 0) {
+    SWY_CUDA_TRY(record_projection_tiles(r, narrow_ones, permuted, rows_of(r.op)));
+  }
+  p.x = x.rows.panels;
+  p.residual = r.operands.input("residual");
+  p.spans = spans_of(r.op);
+  p.groups = x.rows.groups;
+  p.domain = x.g.domain;
+  p.scales = x.rows.scales;
+  const ByteTileShape shape = byte_tile_shape(r.device().features, tiling_of(r.device(), r.op).rows);
+  const uint32_t blocks = kByteTileBlocks * static_cast<uint32_t>(r.device().processors);
+  Recording product = r;
+  product.split = FastMemory::shared;
+  return launch(product, linear_byte_tiles, std::min(blocks, p.first[p.count] * ceil_div(rows_of(r.op), shape.rows)),
+                kByteTileThreads, shape.bytes(), p, shape, r.list.step);
+}
+
 // The products of p's weights, `w`.
 swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinearWeights& w, const ByteRows& x) {
   p.g.x = x.panels;
@@ -189,7 +235,7 @@ swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinea
   p.g.parts = 1;
   p.scales = x.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const uint32_t steps = p.g.first[p.g.count], n = tiling(r.op, steps, processors).rows;
+  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows;
   p.stages = byte_stages(width_of(r.op));
   const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
   const auto kernel = n == 128  ? linear_bytes<128>
@@ -225,17 +271,17 @@ swy_status record_bytes(const Recording& r) {
   Arena arena(r.operands.workspace());
   const ByteInput x = input_of(r, place(arena, r.op));
   SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
-  return record_weights(r, x);
+  if (r.device().features.wgmma) return record_weights(r, x);
+  return record_tiles(r, x, arena.take<uint16_t>(permuted_elements(rows_of(r.op), width_of(r.op))));
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
-  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
-  if (rows_of(op) < kLeastByteRows) {
+  if (rows_of(op) < least_rows(device)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes %u rows or more, the bucket has %u",
-                     kLeastByteRows, rows_of(op));
+                     least_rows(device), rows_of(op));
   }
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     if (multiplied_as_bytes(*op.weights[i]) && !narrow(*op.weights[i])) continue;
@@ -243,7 +289,7 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "weight %u cannot be multiplied as bytes: i4 in groups of whole 64s is needed", i);
   }
-  if (byte_shape(device.features.block_memory, width_of(op), kByteRows).stages == 0) {
+  if (device.features.wgmma && byte_shape(device.features.block_memory, width_of(op), kByteRows).stages == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", width_of(op));
   }
   if (steps_of(op) != 0) return SWY_OK;
@@ -261,12 +307,19 @@ double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&)
     bytes += weight_bytes(*op.weights[i]);
     few = few || narrow(*op.weights[i]);
   }
-  const Tiling t = tiling(op, steps_of(op), static_cast<uint32_t>(device.processors));
+  const Tiling t = tiling_of(device, op);
   return 5 + (few ? 8 : 0) + cost_of_rows(device, op) +
-         std::max(device.rates.products(static_cast<double>(t.time), 100), device.rates.bytes(bytes, 2.5e6));
+         std::max(device.rates.products(static_cast<double>(t.time), device.features.wgmma ? 100 : 14),
+                  device.rates.bytes(bytes, 2.5e6));
 }
 
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return bytes_ready_memory(op); }
+// Of linear_tiles.cu, for weights of few rows on cards without wgmma.
+uint64_t permuted_bytes(const swy_device& device, const swy_op& op) {
+  return device.features.wgmma ? 0 : sizeof(uint16_t) * permuted_elements(rows_of(op), width_of(op));
+}
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return bytes_ready_memory(op) + permuted_bytes(device, op);
+}
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_I8, supports_bytes, cost_bytes, workspace, record_bytes};

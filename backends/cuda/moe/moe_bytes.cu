@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE, MOE_ADD and EXPERTS for many rows on Hopper, with 4-bit experts and activations as bytes (moe_bytes.cuh).
+// MOE, MOE_ADD and EXPERTS for many rows, with 4-bit experts and activations as bytes: on Hopper (moe_bytes.cuh), and
+// on other cards by moe_byte_tiles.cu.
 #include "moe_bytes.h"
 
 #include <algorithm>
 
 #include "moe_byte_parts.cuh"
+#include "moe_byte_tiles.h"
 #include "moe_bytes.cuh"
 #include "moe_combine.cuh"
 #include "moe_scaled_bytes.h"
@@ -23,11 +25,7 @@ bool many_rows(const swy_op& op) {
 void place(ByteMixture& b, Arena& arena, const swy_op& op) {
   const uint32_t width = widest_expert(op);
   place_grouped(b.g, arena, op, kByteRows, byte_spans(width));
-  const uint64_t rows = uint64_t{b.g.groups} * 8;
-  b.h_width = spans_of(width) * kSpan;
-  b.h = arena.take<uint16_t>(rows * b.h_width);
-  b.x_scales = take_scales(arena, rows, hidden_of(op));
-  b.h_scales = take_scales(arena, rows, width);
+  place_byte_rows(b, arena, hidden_of(op), width);
 }
 
 swy_status record_experts(const Recording& r, const ByteMixture& b) {
@@ -65,13 +63,27 @@ swy_status record_mixture(const Recording& r, const Mixture& m, Arena arena, con
 }
 
 swy_status record_bytes(const Recording& r) {
+  if (!r.device().features.wgmma) return record_byte_tiles(r);
   Arena arena(r.operands.workspace());
   const Mixture m = mixture_of(r, arena, false);
   return record_mixture(r, m, arena, nullptr, nullptr);
 }
 
+bool router_readable(const swy_device& device, const swy_op& op) {
+  if (op.id == SWY_OP_EXPERTS) return true;
+  const swy_tensor& router = swy::tensor(op, "router");
+  if (!device.features.wgmma) return readable_by_vectors(router);
+  return router_is_narrow(op) || readable_in_pieces(router);
+}
+// Whether a block's memory has room for what is as long as a row. Without wgmma that is the router's row.
+bool rows_fit(const swy_device& device, const swy_op& op) {
+  const uint32_t memory = device.features.block_memory;
+  if (!device.features.wgmma) return hidden_of(op) * 12 + 4096 <= memory;
+  if (!many_rows(op)) return scaled_bytes_fit(device, op);
+  return byte_shape(memory, std::max(hidden_of(op), widest_expert(op)), kByteRows).stages != 0;
+}
+
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
-  SWY_CUDA_TRY(needs_wgmma(device, error));
   if (!device.bytes) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "is off because of --set cuda.bytes=0");
   }
@@ -86,13 +98,12 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   if (a.shared_width != 0 && swy::tensor(op, "shared_gate_proj").group != swy::tensor(op, "shared_up_proj").group) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "the shared expert's gate and up differ in groups");
   }
-  if (op.id != SWY_OP_EXPERTS && !router_is_narrow(op) && !readable_in_pieces(swy::tensor(op, "router"))) {
+  if (!router_readable(device, op)) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "weight 0 cannot be read in pieces");
   }
-  const uint32_t widest = std::max({static_cast<uint32_t>(hidden_of(op)), a.width, a.shared_width});
-  if (many_rows(op) ? byte_shape(device.features.block_memory, widest, kByteRows).stages == 0
-                    : !scaled_bytes_fit(device, op)) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit", widest);
+  if (!rows_fit(device, op)) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of %u elements do not fit",
+                     std::max(hidden_of(op), widest_expert(op)));
   }
   if (a.experts > kMostSorted || hidden_of(op) % 8 != 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
@@ -102,13 +113,20 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
   return SWY_OK;
 }
 
-// For few rows an expert: on an H200 within 3% of what was measured at 512, 1,341 and 8,192 rows.
+// For few rows an expert: on an H200 within 3% of what was measured at 512, 1,341 and 8,192 rows. Without wgmma: not
+// measured.
 double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&) {
   const MixtureWork work = mixture_work(op);
+  if (!device.features.wgmma) {
+    return 60 + device.rates.bytes(2 * row_bytes(op) + work.weight_bytes, 2.2e6) +
+           device.rates.products(work.multiply_adds, 180e6);
+  }
   return 20 + device.rates.bytes(2 * row_bytes(op) + work.weight_bytes, 3.9e6) +
          device.rates.products(work.multiply_adds, many_rows(op) ? 270e6 : 250e6);
 }
-uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket&) { return moe_bytes_workspace(op); }
+uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
+  return device.features.wgmma ? moe_bytes_workspace(op) : byte_tiles_workspace(op);
+}
 
 constexpr Kernel kernel(const char* name, uint32_t op) {
   return {name, op, kAlways, SWY_I8, supports_bytes, cost_bytes, workspace, record_bytes};

@@ -51,14 +51,16 @@ for part; do
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
+      judge ops/linear.bytes/; judge ops/experts.bytes/
       judge ops/ --one-in 300
       SWITCHYARD_EMULATED_CAPABILITY=9.0
       judge ops/rms_norm_linear.boxes/ --set card=8.9
       refuse --set card=7.5 "card is one of auto, 8.0"
       SWITCHYARD_EMULATED_CAPABILITY=8.6  # less shared memory
-      judge ops/moe.boxes/; judge ops/linear_add.boxes/ ;;
+      judge ops/moe.boxes/; judge ops/linear_add.boxes/; judge ops/moe.bytes/ --one-in 3 ;;
     blackwell) SWITCHYARD_EMULATED_CAPABILITY=12.0  # the copy engine, but no more memory than 8.6
       judge ops/linear_add.boxes/; judge ops/linear.strips/; judge ops/linear.few/; judge ops/gated_delta.step/
+      judge ops/rms_norm_linear.bytes/
       judge range/; judge ops/ --one-in 300 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac

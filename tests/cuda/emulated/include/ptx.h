@@ -169,6 +169,9 @@ void cp_async_cg_shared_global(uint32_t to, const void* from, uint32_t room, uin
 inline void cp_async_cg_shared_global(uint32_t to, const void* from, uint32_t bytes) {
   cp_async_cg_shared_global(to, from, bytes, bytes);
 }
+inline void cp_async_ca_shared_global(uint32_t to, const void* from, uint32_t room, uint32_t bytes) {
+  cp_async_cg_shared_global(to, from, room, bytes);
+}
 void cp_async_commit_group();
 void cp_async_wait_group(uint32_t left);
 inline void cp_async_wait_all() {
