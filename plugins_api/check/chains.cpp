@@ -78,8 +78,14 @@ void prompts(Builder& b) {
           {2, 1, 20, true, 2, 2, {2}},
           {3, 67, 0, true, 4, 3, {3}}});
 }
-void short_prompt(Builder& b) { b.step({{0, 70, 0, true, 1, 0, {0}}}); }
-void long_prompt(Builder& b) { b.step({{0, 350, 37, true, 0, 0, {0}}}); }
+void short_prompts(Builder& b) {
+  b.step({{0, 70, 0, true, 1, 0, {0}}});
+  b.step({{0, 66, 70, true, 1, 0, {0}}});
+}
+void long_prompts(Builder& b) {
+  b.step({{0, 350, 37, true, 0, 0, {0}}});
+  b.step({{0, 300, 387, true, 0, 0, {0}}});
+}
 void prompt_pending(Builder& b) {
   b.step({{0, 3, 37, true, 0, 0, {0}, 0, kPends}, {1, 256, 0, true, 1, 1, {1}}});
   b.step({{0, 2, 40, true, 0, 0, {0}, 2, kPends}, {1, 255, 256, true, 1, 1, {1}}});
@@ -239,11 +245,16 @@ const std::vector<Chain>& all_chains() {
       {"norm_prompts_moe_add_norm_linears",
        prompts,
        {norm(512), mixture(512, 64, i4, SWY_BF16, 130), add(512), norm(512), two_linears(512, 144, i4)}},
+      {"norm_prompts260_moe_add", prompts, {norm(512), mixture(512, 64, i4, SWY_BF16, 260), add(512)}},
       {"norm_prompt_moe_add_norm_linear",
-       long_prompt,
+       long_prompts,
        {norm(768), mixture(768, 64, whole, SWY_BF16), add(768), norm(768), linear(768, 80, whole)}},
-      {"norm_prompt_moe_add", short_prompt, {norm(2304), mixture(2304, 64, i4, SWY_BF16), add(2304)}},
+      {"norm_wide_prompt_moe_add_norm_linear",
+       long_prompts,
+       {norm(2304), mixture(2304, 64, whole, SWY_BF16), add(2304), norm(2304), linear(2304, 80, whole)}},
+      {"norm_prompt_moe_add", short_prompts, {norm(2304), mixture(2304, 64, i4, SWY_BF16, 100), add(2304)}},
       {"delta_prompts_linear_add", prompts, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
+      {"wide_delta_prompts_linear_add", prompts, {delta(17, 34, 128), linear(4352, 80, whole), add(80)}},
       {"delta_prompt_pending_linear_add", prompt_pending, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta_layer", one_token, layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"delta_wide_layer", one_token_moves,

@@ -133,17 +133,16 @@ swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes
   return SWY_OK;
 }
 
-swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes, const swy_submit* submit,
-                       swy_error* error) {
+// waits: for the copy.
+swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes, bool waits, swy_error* error) {
   const std::lock_guard lock(d.mutex);
   Staging* s = nullptr;
   if (const swy_status e = small_staging(d, bytes, &s, error); e != SWY_OK) return e;
   std::memcpy(s->memory, from, bytes);
   cudaError_t e = cudaMemcpyAsync(to, s->memory, bytes, cudaMemcpyHostToDevice, d.stream);
   if (e == cudaSuccess) e = cudaEventRecord(s->done, d.stream);
-  if (e == cudaSuccess && submit == nullptr) e = cudaEventSynchronize(s->done);
-  if (e != cudaSuccess) return check(e, "copying to the device", error);
-  return signal(d, submit, error);
+  if (e == cudaSuccess && waits) e = cudaEventSynchronize(s->done);
+  return check(e, "copying to the device", error);
 }
 
 // Reads in pieces, waiting for each.
@@ -236,15 +235,12 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
     char* place = to->data + offset;
-    swy_status s = SWY_OK;
-    if (bytes <= kPiece) {
-      s = small_write(*device, place, from, bytes, submit, error);
-    } else {
-      s = large_write(*device, place, static_cast<const char*>(from), bytes, error);
-      if (s == SWY_OK) s = signal(*device, submit, error);
-    }
-    device->derived.written(place, bytes);  // not before: a list that is recorded meanwhile may have read it already
-    return s;
+    const swy_status s = bytes <= kPiece ? small_write(*device, place, from, bytes, submit == nullptr, error)
+                                         : large_write(*device, place, static_cast<const char*>(from), bytes, error);
+    // Not before the copy: a list that is recorded meanwhile may have read it already. Nor after the signal: who waits
+    // for it may start a list.
+    device->derived.written(place, bytes);
+    return s == SWY_OK ? signal(*device, submit, error) : s;
   });
 }
 

@@ -126,8 +126,8 @@ uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
-// Rows of activations per tile, and the estimated time in hundredths of a microsecond on an H200: rounds over all
-// blocks, each of which takes the time of its rows and of some more.
+// Rows of activations per tile, and the estimated time: rounds over all blocks, each of which takes the time of its
+// rows and of some more. With wgmma in hundredths of a microsecond on an H200.
 struct Tiling {
   uint32_t rows;
   uint64_t time;
@@ -272,7 +272,7 @@ swy_status record_bytes(const Recording& r) {
   const ByteInput x = input_of(r, place(arena, r.op));
   SWY_CUDA_TRY(launch(r, byte_rows, rows_of(r.op), kRowWarps * 32, 0, x, r.list.step));
   if (r.device().features.wgmma) return record_weights(r, x);
-  return record_tiles(r, x, arena.take<uint16_t>(permuted_elements(rows_of(r.op), width_of(r.op))));
+  return record_tiles(r, x, arena.take<uint16_t>(0));  // what permuted_bytes adds
 }
 
 swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_bucket&, swy_error* error) {
@@ -300,22 +300,31 @@ swy_status supports_bytes(const swy_device& device, const swy_op& op, const swy_
 double cost_of_rows(const swy_device& device, const swy_op& op) {
   return 5 + device.rates.bytes(static_cast<double>(rows_of(op)) * width_of(op), 8e5);
 }
+// Of the products with weights of many rows. Without wgmma: not measured; the rounds of a card with 132 multiprocessors
+// take as long as 180 million products a microsecond.
+double cost_of_products(const swy_device& device, const swy_op& op) {
+  const auto time = static_cast<double>(tiling_of(device, op).time);
+  if (device.features.wgmma) return device.rates.products(time, 100);
+  return device.rates.products(time * device.processors / 132, 14);
+}
 double cost_bytes(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  double bytes = 0;
-  bool few = false;
+  double bytes = 0, narrow_ones = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
-    bytes += weight_bytes(*op.weights[i]);
-    few = few || narrow(*op.weights[i]);
+    const swy_tensor& weight = *op.weights[i];
+    bytes += weight_bytes(weight);
+    if (!narrow(weight)) continue;
+    narrow_ones = device.features.wgmma ? 8 : narrow_ones + tile_product_cost(device, weight, rows_of(op));
   }
-  const Tiling t = tiling_of(device, op);
-  return 5 + (few ? 8 : 0) + cost_of_rows(device, op) +
-         std::max(device.rates.products(static_cast<double>(t.time), device.features.wgmma ? 100 : 14),
-                  device.rates.bytes(bytes, 2.5e6));
+  return 5 + narrow_ones + cost_of_rows(device, op) +
+         std::max(cost_of_products(device, op), device.rates.bytes(bytes, 2.5e6));
 }
 
 // Of linear_tiles.cu, for weights of few rows on cards without wgmma.
 uint64_t permuted_bytes(const swy_device& device, const swy_op& op) {
-  return device.features.wgmma ? 0 : sizeof(uint16_t) * permuted_elements(rows_of(op), width_of(op));
+  const auto few = [](const swy_tensor* w) { return narrow(*w); };
+  const bool needed =
+      !device.features.wgmma && std::any_of(op.weights + first_weight(op), op.weights + op.weight_count, few);
+  return needed ? sizeof(uint16_t) * permuted_elements(rows_of(op), width_of(op)) : 0;
 }
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
   return bytes_ready_memory(op) + permuted_bytes(device, op);

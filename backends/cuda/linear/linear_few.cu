@@ -170,9 +170,13 @@ swy_status record_rows(const Recording& r, const Projection& p, const FewRows& r
   f.p = p;
   f.ready = ready;
   const FewWork work = work_of(r.op, ready.words != nullptr);
-  const uint32_t processors = static_cast<uint32_t>(r.device().processors) - busy;
+  uint32_t processors = static_cast<uint32_t>(r.device().processors) - busy;
   double time = 0;
   f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
+  if (f.cut.tiles == 0) {  // too few are left
+    processors += busy;
+    f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
+  }
   const FewKernel kernel = kernel_for(f.cut);
   const uint32_t room = clusters_at_once(f.cut, kernel, processors);
   f.cut = cut_for(work, f.cut.shift, room, r.device().features.block_memory);

@@ -75,10 +75,13 @@ bool router_readable(const swy_device& device, const swy_op& op) {
   if (!device.features.wgmma) return readable_by_vectors(router);
   return router_is_narrow(op) || readable_in_pieces(router);
 }
-// Whether a block's memory has room for what is as long as a row. Without wgmma that is the router's row.
+// Whether a block's memory has room for what is as long as a row. Without wgmma that is the row of a router that is not
+// narrow.
 bool rows_fit(const swy_device& device, const swy_op& op) {
   const uint32_t memory = device.features.block_memory;
-  if (!device.features.wgmma) return hidden_of(op) * 12 + 4096 <= memory;
+  if (!device.features.wgmma) {
+    return op.id == SWY_OP_EXPERTS || router_is_narrow(op) || hidden_of(op) * 12 + 4096 <= memory;
+  }
   if (!many_rows(op)) return scaled_bytes_fit(device, op);
   return byte_shape(memory, std::max(hidden_of(op), widest_expert(op)), kByteRows).stages != 0;
 }

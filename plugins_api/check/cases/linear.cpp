@@ -118,6 +118,8 @@ void few_rows_cases(std::vector<CaseSpec>& out) {
   put(out, {31, 4096, {80}, i4}, false);
   put(out, {5, 512, {4112, 128}, i4a}, false);
   put_mixed(out, "gates.rows7.in512", 7, 512, {{48, i4}, {5, bf16}, {16, i4}, {20, bf16}});
+  put_mixed(out, "gates.rows70.in512", 70, 512, {{136, i4}, {5, bf16}, {48, i4}, {20, bf16}});
+  put_mixed(out, "gates.rows300.in832", 300, 832, {{264, i4}, {5, bf16}, {48, i4}, {20, bf16}});
   put_mixed(out, "gates.rows32.in2048", 32, 2048, {{32, i4a}, {20, bf16}, {5, bf16}});
   put(out, {32, 2048, {2128, 16}, i4}, true);
   put(out, {64, 2048, {2128, 16}, i4}, true);

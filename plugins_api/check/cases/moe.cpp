@@ -323,9 +323,9 @@ void few_cases(std::vector<CaseSpec>& out) {
 // gate of fp32, ties, and all rows on one expert.
 void batch_cases(std::vector<CaseSpec>& out) {
   const Encoding i4{SWY_I4, 64};
-  for (const Mixture& m :
-       {Mixture{2, 16, 4, 256, 64, 64, i4}, Mixture{9, 18, 8, 1184, 32, 32, i4}, Mixture{64, 12, 3, 1024, 32, 64, i4},
-        Mixture{20, 36, 6, 256, 64, 0, i4, Mixture::kTied}, Mixture{65, 16, 4, 256, 64, 64, i4}}) {
+  for (const Mixture& m : {Mixture{2, 16, 4, 256, 64, 64, i4}, Mixture{9, 18, 8, 1184, 32, 32, i4},
+                           Mixture{64, 12, 3, 1024, 32, 64, i4}, Mixture{20, 36, 6, 256, 64, 0, i4, Mixture::kTied},
+                           Mixture{65, 16, 4, 256, 64, 64, i4}, Mixture{65, 130, 4, 256, 64, 64, i4}}) {
     Mixture n = m;
     n.router = SWY_BF16;
     if (m.rows == 9) n.mix = SWY_F32;

@@ -51,7 +51,8 @@ for part; do
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
-      judge ops/linear.bytes/; judge ops/experts.bytes/
+      judge ops/experts.bytes/
+      SWITCHYARD_EMULATED_PROCESSORS=3 judge ops/linear.bytes/  # so that a block gets several tiles
       judge ops/ --one-in 300
       SWITCHYARD_EMULATED_CAPABILITY=9.0
       judge ops/rms_norm_linear.boxes/ --set card=8.9
