@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What products of bytes share (bytes.cuh, scaled_bytes.cuh), and weights of bytes.cuh: which rows a thread has, their
-// factors, and first operands of products.
+// What products of bytes share (bytes.cuh, scaled_bytes.cuh, byte_tiles.cuh), and weights of bytes.cuh: which rows a
+// thread has, their factors, and first operands of products.
 #pragma once
 
 #include "bytes.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host does alike for both kinds of products of bytes in MOE, MOE_ADD and EXPERTS (moe_bytes.cu,
-// moe_scaled_bytes.cu).
+// What the host does alike for all products of bytes in MOE, MOE_ADD and EXPERTS (moe_bytes.cu, moe_scaled_bytes.cu,
+// moe_byte_tiles.cu).
 #pragma once
 
 #include <algorithm>

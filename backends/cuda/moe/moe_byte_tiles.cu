@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MOE, MOE_ADD and EXPERTS for many rows with activations as bytes, on cards without wgmma (byte_tiles.cuh): the
-// kernels of moe_bytes.cuh, but for the products, and a router that is LINEAR's for few rows.
+// kernels of moe_bytes.cuh, but for the products, and a router by term_tiles.h.
 #include "moe_byte_tiles.h"
 
 #include "grouped/byte_tiles.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last kernel of MOE for many rows on Hopper: adds up the experts' results of a row. Since its block has the whole
+// The last kernel of MOE for many rows: adds up the experts' results of a row. Since its block has the whole
 // row, it can also make the next projection's operand.
 #pragma once
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a range consists of: for range.cu, which claims ranges, and range_record.cu, which records them.
+#pragma once
+
+#include "host/kernels.h"
+#include "switchyard/extensions.h"
+
+namespace gpu {
+
+constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
+
+// How many operations up to the addition of a projection, with a delta rule in front or without one, then how many of a
+// mixture, and of the next layer's norm and projection.
+struct Parts {
+  uint32_t projection = 0, mixture = 0, next = 0;
+  uint32_t count() const { return projection + mixture + next; }
+  bool layer() const { return projection != 0 && mixture != 0; }
+};
+// Of the longest range with which n operations begin; none: of no operations.
+Parts parts_of(const swy_op* const* ops, uint32_t n);
+
+inline uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
+// Whether the kernels of moe_boxes.cu compute a mixture; a mixture of one row has no others.
+bool by_boxes(const swy_device& device, const swy_op& op);
+// Whether those of moe_bytes.cu do; of the projection behind it, too.
+bool many_rows(const swy_op& op);
+
+// The workspace of the part with a projection; that of the mixture lies behind it.
+uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket);
+
+// Records a range's kernels.
+swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_binding& workspace, swy_error* error);
+
+}  // namespace gpu
