@@ -57,6 +57,7 @@ OTHER_LIMITS = [
 ]
 MACHINE, SM90 = 190, 90  # of an ELF header: CUDA; compute capability
 FATBIN, ZSTD = b"\x50\xed\x55\xba\x01\x00\x10\x00", b"\x28\xb5\x2f\xfd"  # what these begin with
+CODE = 2  # the kind of a fat binary's entry that is machine code; 1: PTX
 REGISTERS, FRAME = 0x2F, 0x11  # attributes in .nv.info: of each function
 WAIT, LOCAL_LOAD, LOCAL_STORE, NOP, BRANCH = 0x82E, 0x983, 0x387, 0x918, 0x947  # the lower 12 bits of an instruction
 INSTRUCTION = 16  # bytes
@@ -157,8 +158,8 @@ def compressed(data, path):
         at = match.end() + 8
         end = at + struct.unpack_from("<Q", data, match.end())[0]
         while at < end:
-            header, size, packed = struct.unpack_from("<4xIQI", data, at)
-            if packed:  # bytes; 0 of an entry that is not compressed
+            kind, header, size, packed = struct.unpack_from("<H2xIQI", data, at)
+            if kind == CODE and packed:  # bytes; 0 of an entry that is not compressed
                 expanded, = struct.unpack_from("<Q", data, at + 56)
                 yield expand(data[at + header: at + header + packed], expanded, path)
             at += header + size

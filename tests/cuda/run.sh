@@ -21,6 +21,6 @@ check_rules
 # The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null
 check_families "$(dirname "${BASH_SOURCE[0]}")/../data/tiny/families"
-check_loss 4
+check_loss 16  # of 4 windows rounding alone makes up to 2.5e-3
 check_draws fused
 echo "cuda: all passed"

@@ -40,11 +40,12 @@ def zstd(content):
 
 
 def fat_binary(content, packed):
-    """As nvcc makes it: an entry that is padded, after another one that is not compressed."""
+    """As nvcc makes it: PTX, which may be compressed in another way, then code, as it is and compressed."""
     entries = b""
-    for payload, compressed_bytes, expanded in ((b"ptx ....", 0, 0), (packed, len(packed), len(content))):
+    for kind, payload, compressed_bytes, expanded in ((1, b"ptx ....", 6, 20), (2, b"not ELF.", 0, 0),
+                                                      (2, packed, len(packed), len(content))):
         payload += bytes(-len(payload) % 8)
-        entries += struct.pack("<HHIQIIIIQQQQ", 2, 0x101, 64, len(payload), compressed_bytes, 0, 0, 90, 0, 0, 0,
+        entries += struct.pack("<HHIQIIIIQQQQ", kind, 0x101, 64, len(payload), compressed_bytes, 0, 0, 90, 0, 0, 0,
                                expanded) + payload
     return b"\x50\xed\x55\xba\x01\x00\x10\x00" + struct.pack("<Q", len(entries)) + entries
 

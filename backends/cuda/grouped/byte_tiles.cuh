@@ -46,8 +46,8 @@ __device__ inline void multiply_signed(int (&d)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }
 
-// The tile that is asked for, in shared memory: all threads write the same, each before it reads it, and meet before
-// the next request.
+// The tile that is asked for, in shared memory: one thread writes it, after all have met that read the last one, and
+// before they meet again.
 struct ByteTileAsked {
   const uint8_t* weights[2];  // the first rows of low and high
   const uint16_t* scales[2];
@@ -150,19 +150,23 @@ class ByteTileRing {
       const ByteTile t = work_.tile(number_);
       number_ += gridDim.x;
       if (t.groups == 0) continue;
-      const Weight &low = *t.low.w, &high = *t.high.w;
-      asked_.weights[0] = low.data + uint64_t{t.low.row} * low.row_bytes;
-      asked_.weights[1] = high.data + uint64_t{t.high.row} * high.row_bytes;
-      asked_.scales[0] = low.scales + uint64_t{t.low.row} * low.groups;
-      asked_.scales[1] = high.scales + uint64_t{t.high.row} * high.groups;
-      asked_.x = t.x, asked_.x_bytes = t.groups * kBytePanel, asked_.spans = t.spans;
-      asked_.first_row = t.first_row, asked_.rows = t.rows;
-      asked_.row_bytes = low.row_bytes, asked_.last = t.low.last;
-      asked_.groups = low.groups, asked_.shift = low.half_shift;
-      asked_.paired = low.half_shift == 2 && low.groups % 2 == 0;
       left_ = t.spans;
+      if (threadIdx.x == 0) ask(t);
+      __syncthreads();
       return;
     }
+  }
+  __device__ void ask(const ByteTile& t) {
+    const Weight &low = *t.low.w, &high = *t.high.w;
+    asked_.weights[0] = low.data + uint64_t{t.low.row} * low.row_bytes;
+    asked_.weights[1] = high.data + uint64_t{t.high.row} * high.row_bytes;
+    asked_.scales[0] = low.scales + uint64_t{t.low.row} * low.groups;
+    asked_.scales[1] = high.scales + uint64_t{t.high.row} * high.groups;
+    asked_.x = t.x, asked_.x_bytes = t.groups * kBytePanel, asked_.spans = t.spans;
+    asked_.first_row = t.first_row, asked_.rows = t.rows;
+    asked_.row_bytes = low.row_bytes, asked_.last = t.low.last;
+    asked_.groups = low.groups, asked_.shift = low.half_shift;
+    asked_.paired = low.half_shift == 2 && low.groups % 2 == 0;
   }
 
   const Work& work_;

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, 1)
 #endif
 }
 
-constexpr FastMemory kSplitBeforeDelta = FastMemory::shared;
+constexpr uint32_t kRowsBesideStates = 8;  // of as many sequences; with five it is slower, others were not measured
 
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
@@ -270,11 +270,12 @@ FewRows few_rows_in(char* memory, const swy_op& op) {
   return FewRows::in(memory, s.eights, width_of(op), s.with_low, s.affine);
 }
 double few_ready_cost(const swy_device& device, const swy_op& op) { return cost_of_rows(device, op, true); }
-// With gates: the delta rule is next, of which a block has room beside one of up to eight rows, and so requests its
-// state before this kernel has ended.
+// With gates: the delta rule is next, of which a block has room beside one of so few rows, and so requests its state
+// before this kernel has ended.
 swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
   Recording own = r;
-  if (rows_of(r.op) <= 8 && work_of(r.op, true).plain_tiles != 0) own.split = kSplitBeforeDelta;
+  const bool sequences = (r.bucket().flags & SWY_BUCKET_DECODE) != 0 && rows_of(r.op) == kRowsBesideStates;
+  if (sequences && work_of(r.op, true).plain_tiles != 0) own.split = FastMemory::shared;
   return record_rows(own, p, ready, busy);
 }
 

@@ -46,8 +46,8 @@ for part; do
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
-    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt; judge range/delta
-      judge range/first_delta; judge range/linear ;;
+    ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
+      judge range/delta; judge range/first_delta; judge range/linear ;;
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
@@ -62,7 +62,7 @@ for part; do
     blackwell) SWITCHYARD_EMULATED_CAPABILITY=12.0  # the copy engine, but no more memory than 8.6
       judge ops/linear_add.boxes/; judge ops/linear.strips/; judge ops/linear.few/; judge ops/gated_delta.step/
       judge ops/rms_norm_linear.bytes/
-      judge range/; judge ops/ --one-in 300 ;;
+      judge range/norm; judge range/delta; judge range/first_delta; judge range/linear; judge ops/ --one-in 300 ;;
     *) echo "run.sh: there is no part $part" >&2; exit 2 ;;
   esac
 done
