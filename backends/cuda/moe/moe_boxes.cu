@@ -174,8 +174,6 @@ QuadRows take_integers(Arena& arena, uint64_t rows, uint64_t hidden) {
   return x;
 }
 
-bool is_plain(const swy_tensor& t) { return t.dtype == SWY_BF16 || t.dtype == SWY_F32; }
-
 // Whether the shared expert's weights have the experts' shapes and encodings.
 bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
   const Weight gate = weight_of(swy::tensor(op, "shared_gate_proj"), nullptr),

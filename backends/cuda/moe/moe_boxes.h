@@ -12,6 +12,9 @@ struct InputNorm {
   float eps, bias;
 };
 
+// Whether a weight is not quantized.
+inline bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
+
 swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_error* error);
 // Microseconds of an H200, with or without the norm.
 double moe_boxes_cost(const swy_device& device, const swy_op& op);

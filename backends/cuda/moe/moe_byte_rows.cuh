@@ -165,4 +165,9 @@ static __global__ void __launch_bounds__(kRowWarps * 32)
   }
 }
 
+inline swy_status record_h_bytes(const Recording& r, const ByteMixture& b) {
+  const uint32_t blocks = ceil_div(b.g.groups * 8, kRowWarps * kSortedRows);
+  return launch(r, h_bytes, blocks, kRowWarps * 32, 0, b, r.list.step);
+}
+
 }  // namespace gpu

@@ -123,11 +123,12 @@ uint16_t* place(ByteMixture& b, Arena& arena, const swy_op& op) {
   return router_is_narrow(op) ? arena.take<uint16_t>(term_elements(rows_of(op), hidden_of(op))) : nullptr;
 }
 
+// Routers of these operations' first revision have no bias.
 swy_status record_choices(const Recording& r, const Mixture& m, uint16_t* terms) {
   if (!m.routes) return SWY_OK;
   const uint32_t rows = rows_of(r.op);
   SWY_CUDA_TRY(router_is_narrow(r.op) ? record_term_tiles(r, {m.x, terms, m.logits, m.router, m.domain}, rows)
-                                      : record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows));
+                                      : record_mixture_product(r, m, m.router, {}, m.logits, rows));
   return record_choice(r, m, rows);
 }
 
@@ -149,8 +150,7 @@ swy_status record_byte_tiles(const Recording& r) {
   products.split = FastMemory::shared;
   SWY_CUDA_TRY(launch(products, expert_tiles<GateUpTiles>, blocks, kByteTileThreads, shape.bytes(), b,
                       ceil_div(widest_expert(r.op), kTileRowsOfWeight / 2), shape));
-  SWY_CUDA_TRY(
-      launch(r, h_bytes, ceil_div(b.g.groups * 8, kRowWarps * kSortedRows), kRowWarps * 32, 0, b, r.list.step));
+  SWY_CUDA_TRY(record_h_bytes(r, b));
   SWY_CUDA_TRY(launch(products, expert_tiles<DownTiles>, blocks, kByteTileThreads, shape.bytes(), b,
                       ceil_div(m.hidden, kTileRowsOfWeight), shape));
   return record_combine(r, b.g, nullptr);

@@ -40,8 +40,7 @@ swy_status record_experts(const Recording& r, const ByteMixture& b) {
   const ByteShape of_width = byte_shape(r.device().features.block_memory, width, b.g.most_rows);
   SWY_CUDA_TRY(launch(r, gate_up_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts, spans_of(width),
                       of_hidden));
-  SWY_CUDA_TRY(
-      launch(r, h_bytes, ceil_div(b.g.groups * 8, kRowWarps * kSortedRows), kRowWarps * 32, 0, b, r.list.step));
+  SWY_CUDA_TRY(record_h_bytes(r, b));
   return launch(r, down_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
                 ceil_div(m.hidden, kTileRowsOfWeight), of_width);
 }
@@ -145,8 +144,7 @@ swy_status supports_normed_bytes(const swy_device& device, const swy_op& op, con
                                  swy_error* error) {
   SWY_CUDA_TRY(needs_wgmma(device, error));
   SWY_CUDA_TRY(supports_bytes(device, op, bucket, error));
-  const auto plain = [](const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; };
-  const bool mixes = !swy::has(op, "shared_gate") || plain(swy::tensor(op, "shared_gate"));
+  const bool mixes = !swy::has(op, "shared_gate") || is_plain(swy::tensor(op, "shared_gate"));
   if (router_is_narrow(op) && mixes) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE,
                    "the norm of many rows goes with a router of bf16 and a plain shared gate");

@@ -43,7 +43,6 @@ uint32_t most_tiles(const swy_op& op) {
   return pairs / most_rows(op) + std::min(a.experts, pairs) + ceil_div(rows, most_rows(op)) + 1;
 }
 
-bool is_plain(const swy_tensor& t) { return t.dtype == SWY_F32 || t.dtype == SWY_BF16; }
 bool routes_few(const swy_op& op) {
   const swy_moe_attrs a = moe_attrs(op);
   if (op.id == SWY_OP_EXPERTS || swy::has(op, "expert_ids") || op.revision != 1) return false;
