@@ -2,7 +2,9 @@
 // Buffers and copies.
 //
 // The host's memory is pageable, so every copy goes through page-locked staging memory: small copies in the order of
-// the steps, large ones (weights) on streams of their own, two pieces at a time per calling thread.
+// the steps, large ones (weights) on streams of their own, two pieces at a time per calling thread. Staging memory of
+// small copies grows as needed, which takes longer than copying; so where the caller waits anyway, copies of some
+// hundred KiB are large ones.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -14,8 +16,11 @@
 namespace gpu {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{4} << 20;  // of a large copy
-constexpr size_t kSmallSlots = 32;              // small copies under way
+constexpr uint64_t kPiece = uint64_t{4} << 20;        // of a large copy; of a small one that nothing waits for, at most
+constexpr uint64_t kMostSmall = uint64_t{256} << 10;  // of a small copy that the caller waits for
+constexpr size_t kSmallSlots = 32;                    // small copies under way
+
+uint64_t most_small(const swy_submit* submit) { return submit == nullptr ? kMostSmall : kPiece; }
 
 swy_status check_range(const swy_buffer& b, uint64_t offset, uint64_t bytes, swy_error* error) {
   if (offset <= b.bytes && bytes <= b.bytes - offset) return SWY_OK;
@@ -235,7 +240,7 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
     char* place = to->data + offset;
-    const swy_status s = bytes <= kPiece ? small_write(*device, place, from, bytes, submit == nullptr, error)
+    const swy_status s = bytes <= most_small(submit) ? small_write(*device, place, from, bytes, submit == nullptr, error)
                                          : large_write(*device, place, static_cast<const char*>(from), bytes, error);
     // Not before the copy: a list that is recorded meanwhile may have read it already. Nor after the signal: who waits
     // for it may start a list.
@@ -250,7 +255,7 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
     if (const swy_status s = check_range(*from, offset, bytes, error); s != SWY_OK) return s;
     if (const swy_status s = await_points(*device, submit, error); s != SWY_OK) return s;
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
-    if (bytes > kPiece) {
+    if (bytes > most_small(submit)) {
       if (const swy_status s = large_read(*device, static_cast<char*>(to), from->data + offset, bytes, error);
           s != SWY_OK) {
         return s;
