@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges: the operations after the projections of a layer.
+// Ranges: the operations after the projections of a layer, and those with which a multi-token prediction layer begins
+// (range_entry.h).
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
 //                              their norm; more sequences: the delta rule's kernel rounds the projection's rows;
@@ -24,6 +25,7 @@
 #include "moe/moe_boxes.h"
 #include "moe/moe_bytes.h"
 #include "moe/moe_grouped.h"
+#include "range_entry.h"
 #include "range_parts.h"
 #include "range_prompt.h"
 #include "switchyard/sdk/negotiate.hpp"
@@ -39,15 +41,6 @@ bool takes(const swy_op& op) {
   return floats;
 }
 
-// Whether the first of n operations are these.
-bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids) {
-  if (n < ids.size()) return false;
-  return std::all_of(ids.begin(), ids.end(), [&](swy_op_id id) {
-    const swy_op& op = **ops++;
-    return op.id == id && takes(op) && (id != SWY_OP_LINEAR || op.weight_count == 1);
-  });
-}
-
 // Squares between the delta rule and the reader of its heads.
 uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
@@ -55,6 +48,14 @@ uint64_t squares_of_heads(const swy_op& op, uint64_t rows) {
 }
 
 }  // namespace
+
+bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids) {
+  if (n < ids.size()) return false;
+  return std::all_of(ids.begin(), ids.end(), [&](swy_op_id id) {
+    const swy_op& op = **ops++;
+    return op.id == id && takes(op) && (id != SWY_OP_LINEAR || op.weight_count == 1);
+  });
+}
 
 Parts parts_of(const swy_op* const* ops, uint32_t n) {
   Parts p;
@@ -174,13 +175,22 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
                  double* microseconds, swy_error* error) {
   *accepted = 0;
   Parts parts = parts_of(ops, n);
-  if (parts.count() == 0) {
+  const bool entry = begins_entry(ops, n);
+  if (parts.count() == 0 && !entry) {
     return swy::fail(error, SWY_OK, SWY_REASON_SHAPE,
                      "begins neither gated_delta, linear, add nor rms_norm, moe, add (nor linear and add before "
-                     "these), in f32");
+                     "these) nor embedding, rms_norm, rms_norm, linear, linear, add, in f32");
   }
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
+  }
+  if (entry) {
+    const swy_status s = supports_entry(*device, ops, error);
+    if (s == SWY_UNSUPPORTED) return SWY_OK;
+    SWY_CUDA_TRY(s);
+    *accepted = kEntry;
+    *microseconds = entry_cost(*device, ops);
+    return SWY_OK;
   }
   swy_status s = supports_parts(*device, parts, ops, *bucket, error);
   if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kDelta) {  // the first part may be possible
@@ -218,6 +228,7 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
 // before an addition) must not be read elsewhere.
 swy_status accept(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, const swy_range_values* values,
                   swy_error* error) {
+  if (begins_entry(ops, n)) return accept_entry(*values, error);
   const auto made = [&](uint32_t op) { return values->outputs[op][0]; };
   const auto written = [&](uint32_t value) {
     for (uint32_t op = 0; op < n; ++op) {
@@ -246,6 +257,7 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
     SWY_CUDA_TRY(use(*list->device, error));
     list->kernel = SWY_EXT_RANGE;
     list->begins = true;
+    if (begins_entry(operands->ops, operands->op_count)) return record_entry(list, *operands, error);
     return record_parts(list, *operands, *workspace, error);
   });
 }

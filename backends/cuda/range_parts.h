@@ -2,12 +2,17 @@
 // What a range consists of: for range.cu, which claims ranges, and range_record.cu, which records them.
 #pragma once
 
+#include <initializer_list>
+
 #include "host/kernels.h"
 #include "switchyard/extensions.h"
 
 namespace gpu {
 
 constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
+
+// Whether the first of n operations are these, with values that the kernels of ranges support.
+bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids);
 
 // How many operations up to the addition of a projection, with a delta rule in front or without one, then how many of a
 // mixture, and of the next layer's norm and projection.

@@ -84,17 +84,17 @@ void Batch::RequestGuesses::end(uint32_t most) {
   if (ids_.size() > most) ids_.resize(most);
 }
 
-// A device that draws the guesses of a sequence need not wait until the host knows which rows stand. This only saves
-// time: it is left out without memory for its lists, and where the session gives back the pages of rows that are fed
-// again.
+// A device that draws the guesses of a sequence need not wait until the host knows which rows stand, whatever guesses
+// the step verifies. This only saves time: it is left out without memory for its lists, and where the session gives
+// back the pages of rows that are fed again.
 Status Batch::read_ahead(const FlightPart& part) {
   if (part.request == nullptr || part.drafts == 0 || model_.feeds_again()) return {};
   const Running& r = *part.request;
   if (part.tokens != 1 + part.drafts || part.tokens > MtpLayer::kMostAhead) return {};
-  if (r.rows.back() >= 0) return {};  // another drafter's; what the device has drawn is another sequence's
+  if (r.sampled.size() != part.tokens) return {};  // the host draws; what the device has drawn is another sequence's
   entries_.clear();
   for (const SampleRow& row : r.sampled) entries_.push_back(-1 - static_cast<int32_t>(row.token_entry));
-  Status begun = r.session.read_ahead(part.position, entries_);
+  Status begun = r.session.read_ahead(part.position, part.ids[0], entries_);
   return begun.code() == Code::out_of_device_memory ? Status() : begun;
 }
 

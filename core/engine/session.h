@@ -83,9 +83,10 @@ class Session {
   // The same where the device draws the drafts (MtpLayer::draws), one after the other: it submits at most as many as
   // there are rows, and returns how many. Nothing waits for them.
   Result<uint32_t> submit_drafts(int32_t last, std::span<const SampleRow> draws);
-  // A step was submitted whose first rows are this session's, from `position` on; the tokens that they draw come to
-  // these entries of the token buffer (-1 - entry). The layer begins with them, for `submit_drafts`.
-  Status read_ahead(uint32_t position, std::span<const int32_t> entries);
+  // A step was submitted whose first rows are this session's, from `position` on, with `token` there; the tokens that
+  // they draw come to these entries of the token buffer (-1 - entry). The layer begins with them, for `submit_drafts`,
+  // if it has read all before, and `token`.
+  Status read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries);
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;

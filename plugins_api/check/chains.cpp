@@ -97,6 +97,26 @@ Link add(uint64_t width, size_t other = SIZE_MAX) {
   return {SWY_OP_ADD, [=](Builder& b) { b.input(width).input(width).output(width); }, other};
 }
 
+Link reading(size_t link, Link l) {
+  l.reads = link;
+  return l;
+}
+
+// The first link: of random tokens, of which that of the first row is in the device's token buffer.
+Link embedding(uint64_t width, Encoding e) {
+  constexpr uint32_t kVocab = 77;
+  return {SWY_OP_EMBEDDING, [=](Builder& b) {
+            b.matrix({kVocab, width}, e.dtype, e.group).output(width);
+            const auto token = [&] { return static_cast<int32_t>(b.random().below(kVocab)); };
+            Case& c = b.peek();
+            c.tokens = {token(), token(), token()};
+            for (Step& s : c.steps) {
+              for (int32_t& t : s.tokens) t = token();
+              s.tokens.front() = -2;
+            }
+          }};
+}
+
 Link norm(uint64_t width) {
   return {SWY_OP_RMS_NORM, [=](Builder& b) {
             b.attrs(swy_rms_norm_attrs{0, 1e-6f, 1, 0}).input(width).plain({width}, SWY_F32, 0, 0.3).output(width);
@@ -160,6 +180,17 @@ std::vector<Link> layer(std::vector<Link> first, Link product, uint64_t hidden, 
   return first;
 }
 
+// How a multi-token prediction layer begins: the projections of an embedding and of another value, each normed, and
+// their sum. `first`: the embedding's projection comes first.
+std::vector<Link> entry(uint64_t width, uint64_t out, Encoding of_table, Encoding e, bool first) {
+  return {embedding(width, of_table),
+          norm(width),
+          reading(kOutside, norm(width)),
+          reading(first ? 1 : 2, linear(width, out, e)),
+          reading(first ? 2 : 1, linear(width, out, e)),
+          add(out, 3)};
+}
+
 // The chain's input, into every link that adds it.
 void give_chain_input(const Chain& chain, std::vector<Case>& links) {
   for (size_t i = 0; i < links.size(); ++i) {
@@ -185,7 +216,7 @@ double relative_error(const std::vector<double>& wanted, const std::vector<doubl
 
 // The difference in the states of one link.
 std::string compare_states(Case link, Outcome wanted, Outcome got) {
-  link.outputs.clear();
+  link.outputs.clear(), link.tokens.clear();
   wanted.outputs = got.outputs = std::vector<std::vector<Matrix>>(link.steps.size());
   return compare(link, wanted, got, SWY_BF16, nullptr);
 }
@@ -203,6 +234,11 @@ const std::vector<Chain>& all_chains() {
       {"norm_linear", three_sequences, {normed, product}},
       {"linear_add", three_sequences, {product, plus}},
       {"layer", three_sequences, {normed, product, plus}},
+      {"embedding_and_row", one_token, entry(512, 256, i4, i4, true)},
+      {"wide_embedding_and_row", first_token, entry(2048, 80, {SWY_BF16, 0}, i4a, false)},
+      {"embedding_and_3_rows", three_rows_move, entry(256, 256, i4a, whole, true)},
+      {"wide_embedding_and_4_rows", four_tokens, entry(2048, 112, i4, i4, false)},
+      {"embedding_and_4_rows", four_rows, entry(768, 272, {SWY_F32, 0}, i4a, true)},
       {"norm_moe_add", one_token, {norm(256), mixture(256, 256, i4), add(256)}},
       {"norm2_moe_add", two_tokens, {norm(256), mixture(256, 256, i4, SWY_BF16), add(256)}},
       {"norm2_wide_moe_add", two_tokens, {norm(768), mixture(768, 512, i4, SWY_BF16), add(768)}},
@@ -291,8 +327,14 @@ std::vector<Case> build_chain(const Chain& chain, Random& random) {
 }
 
 bool adds_chain_input(const Chain& chain, const std::vector<Case>& links, size_t i) {
-  return i > 0 && links[i].op == SWY_OP_ADD && chain.links[i].adds == SIZE_MAX &&
+  return i > 0 && !links[0].inputs.empty() && links[i].op == SWY_OP_ADD && chain.links[i].adds == SIZE_MAX &&
          links[i].width(1) == links[0].width(0);
+}
+
+std::optional<size_t> read_by(const Chain& chain, size_t i) {
+  const size_t reads = chain.links[i].reads;
+  if (i == 0 || reads == kOutside) return std::nullopt;
+  return reads == kBefore ? i - 1 : reads;
 }
 
 std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random) {
@@ -307,7 +349,7 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
     };
     for (size_t i = 0; i < links.size(); ++i) {
       Case& c = links[i];
-      if (i > 0) give(i, 0, i - 1);
+      if (const auto from = read_by(chain, i)) give(i, 0, *from);
       if (chain.links[i].adds < i) give(i, 1, chain.links[i].adds);
       unclear = unclear_rows(c);
       if (!unclear.empty()) break;

@@ -56,7 +56,10 @@ void RangeExecution::record(bool stored) {
   place();
   step_ = add(step_block_bytes(links_[0]), "the step", SWY_MEMORY_UPLOAD);
   work_ = add(needs.workspace_bytes + 64, "the workspace");
-  const swy_list_info info{sizeof info, 0, &bucket(), memory_[step_].binding(), memory_[add(64, "tokens")].binding()};
+  const size_t tokens = add(64, "tokens");
+  const std::vector<int32_t>& begins_with = links_[0].tokens;
+  if (!begins_with.empty()) memory_[tokens].write(begins_with.data(), begins_with.size() * 4);
+  const swy_list_info info{sizeof info, 0, &bucket(), memory_[step_].binding(), memory_[tokens].binding()};
   e.expect_ok(p_.api().list_begin(p_.device(), &info, &list_, e.get()), "list_begin");
   std::vector<const swy_bindings*> bindings;
   if (table_.compiles()) leave_out_inner_values();
@@ -94,13 +97,18 @@ std::vector<Outcome> RangeExecution::submit(const std::vector<Case>& links) {
   return out;
 }
 
-// Value 0 is the chain's input, then come each link's other inputs and its outputs, of which the next link reads the
+// Value 0 is the chain's input, then come each link's other inputs and its outputs, of which other links read the
 // first. Kept are those of `also` and of the last one.
 void RangeExecution::tell_values(size_t also) {
   std::vector<uint32_t> made;
   uint32_t n = 1;
   for (size_t i = 0; i < links_.size(); ++i) {
-    std::vector<uint32_t> inputs = {i == 0 ? 0 : made.back()};
+    std::vector<uint32_t> inputs;
+    if (const auto from = read_by(chain_, i)) {
+      inputs.push_back(made[*from]);
+    } else if (!links_[i].inputs.empty()) {
+      inputs.push_back(i == 0 ? 0 : n++);
+    }
     for (size_t j = 1; j < links_[i].inputs.size(); ++j) {
       const size_t other = chain_.links[i].adds;
       inputs.push_back(other < i ? made[other] : adds_chain_input(chain_, links_, i) ? 0 : n++);
@@ -176,7 +184,7 @@ void RangeExecution::submit_step(const std::vector<Case>& links, size_t step, st
 
 // Memory for every value: values that are not kept are bound, too.
 void RangeExecution::place() {
-  const size_t first = give(0, 0);
+  const size_t first = links_[0].inputs.empty() ? 0 : give(0, 0);
   for (size_t i = 0; i < links_.size(); ++i) place_link(i, first);
   write_weights(links_);
 }
@@ -184,7 +192,11 @@ void RangeExecution::place() {
 void RangeExecution::place_link(size_t link, size_t first) {
   const Case& c = links_[link];
   Bound& b = bound_.emplace_back();
-  b.inputs = {memory_[link == 0 ? first : values_.back().front()].binding()};
+  if (const auto from = read_by(chain_, link)) {
+    b.inputs.push_back(memory_[values_[*from].front()].binding());
+  } else if (!c.inputs.empty()) {
+    b.inputs.push_back(memory_[link == 0 ? first : give(link, 0)].binding());
+  }
   for (size_t j = 1; j < c.inputs.size(); ++j) {
     const size_t other = chain_.links[link].adds;
     const size_t m = other < link                             ? values_[other].front()

@@ -20,6 +20,40 @@ Request guessing(const Request& r, Session& session, Drawn* drawn) {
   return as;
 }
 
+// The layer guesses; the first steps verify guesses from elsewhere in place of its own.
+class ReplacingDrafter final : public ForwardingDrafter {
+ public:
+  ReplacingDrafter(Session& session, std::shared_ptr<Drafter> known)
+      : ForwardingDrafter(std::make_shared<MtpDrafter>(session, 2)), session_(session), known_(std::move(known)) {}
+  void saw(std::span<const int32_t> ids) override {
+    inner_->saw(ids), known_->saw(ids);
+    if (!ids.empty()) last_ = ids.back();
+  }
+  Status propose(uint32_t most, Guesses& guesses) override {
+    if (++steps_ > kReplaced) return inner_->propose(most, guesses);
+    const auto rows = guesses.device_rows(std::min(most, inner_->most_drafts()));
+    if (rows.empty()) return {};
+    SWY_TRY(session_.submit_drafts(last_, rows).status());
+    return known_->propose(static_cast<uint32_t>(rows.size()), guesses);
+  }
+
+ private:
+  Session& session_;
+  std::shared_ptr<Drafter> known_;
+  int32_t last_ = -1;
+  static constexpr uint32_t kReplaced = 6;
+  uint32_t steps_ = 0;
+};
+
+// Counts heads that were submitted apart: those of guesses that go on from what was read ahead.
+struct HeadsApart final : StepObserver {
+  uint64_t heads = 0;
+  void stretch(const char*, uint64_t, uint64_t) override {}
+  void submitting(const Plan&, const PlanSegment& segment) override { heads += segment.head ? 1 : 0; }
+  void submitted(const Plan&, const PlanSegment&, uint64_t, uint64_t) override {}
+  void stepped() override {}
+};
+
 // On a device that works in its own time, nothing waits between the layer's guesses and the step that verifies them.
 TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
   const ModelOptions options = with_layer(drafting(2));
@@ -42,6 +76,34 @@ TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
     accepted += b.outcome.drafts.all_accepted();
   }
   EXPECT_GT(accepted, 0u);
+}
+
+// The layer reads the rows of a step ahead whatever guesses the step has, if its states are there for all before.
+TEST(Mtp, ReadsAheadOfOtherGuesses) {
+  const ModelOptions options = with_layer(drafting(1));
+  const TestModel sync = make_model(kDemo, "reference", options),
+                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
+  ASSERT_TRUE(sync.model != nullptr && late.model != nullptr);
+  const Request r = request_of(kShortPrompt, {.temperature = 0.7f, .seed = 3}, 40);
+  const Drawn expected = draw_alone(*sync.model, r, SamplingPath::fused);
+  HeadsApart counts;
+  late.model->mtp()->observe(&counts);
+  for (const Guess g : {Guess::right, Guess::alternating, Guess::wrong}) {
+    SCOPED_TRACE(guess_name(g));
+    const auto run = [&](const TestModel& t) {
+      auto session = *t.model->session();
+      const auto known = std::make_shared<KnowingDrafter>(whole_of(r, expected), g, t.model->vocab(), 5);
+      return run_drafted(*session, r, std::make_shared<ReplacingDrafter>(*session, known));
+    };
+    const uint64_t before = counts.heads;
+    const Drafted a = run(sync), b = run(late);
+    EXPECT_TRUE(a.drawn == expected && b.drawn == expected);
+    EXPECT_EQ(a.outcome.drafts.drafted, b.outcome.drafts.drafted);
+    EXPECT_EQ(a.outcome.drafts.accepted, b.outcome.drafts.accepted);
+    EXPECT_GT(b.outcome.drafts.all_accepted(), 0u);
+    EXPECT_EQ(counts.heads - before, b.outcome.drafts.steps - 1);  // all but the first
+  }
+  late.model->mtp()->observe(nullptr);
 }
 
 // Where another sequence's rows come between the layer's reading ahead and its guess, it reads again.
