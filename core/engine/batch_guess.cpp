@@ -91,7 +91,7 @@ Status Batch::read_ahead(const FlightPart& part) {
   if (part.request == nullptr || part.drafts == 0 || model_.feeds_again()) return {};
   const Running& r = *part.request;
   if (part.tokens != 1 + part.drafts || part.tokens > MtpLayer::kMostAhead) return {};
-  if (r.sampled.size() != part.tokens) return {};  // the host draws; what the device has drawn is another sequence's
+  if (part.path != SamplingPath::fused) return {};  // what the device has drawn is another sequence's
   entries_.clear();
   for (const SampleRow& row : r.sampled) entries_.push_back(-1 - static_cast<int32_t>(row.token_entry));
   Status begun = r.session.read_ahead(part.position, part.ids[0], entries_);

@@ -47,7 +47,8 @@ for part; do
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
-      judge range/delta; judge range/first_delta; judge range/linear ;;
+      judge range/delta; judge range/first_delta; judge range/linear
+      judge range/embedding; judge range/wide_embedding; judge timelines/ ;;
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
