@@ -22,8 +22,7 @@ Place of_embedding(const swy_range_values& v) {
 }  // namespace
 
 bool begins_entry(const swy_op* const* ops, uint32_t n) {
-  return begins(ops, n,
-                {SWY_OP_EMBEDDING, SWY_OP_RMS_NORM, SWY_OP_RMS_NORM, SWY_OP_LINEAR, SWY_OP_LINEAR, SWY_OP_ADD});
+  return begins(ops, n, {SWY_OP_EMBEDDING, SWY_OP_RMS_NORM, SWY_OP_RMS_NORM, SWY_OP_LINEAR, SWY_OP_LINEAR, SWY_OP_ADD});
 }
 
 swy_status supports_entry(const swy_device& device, const swy_op* const* ops, swy_error* error) {

@@ -20,8 +20,8 @@ inline constexpr size_t kBefore = SIZE_MAX, kOutside = SIZE_MAX - 1;
 struct Link {
   swy_op_id op;
   std::function<void(Builder&)> operands;  // all but the step
-  size_t adds = SIZE_MAX;   // of an ADD: the link whose value is input 1; SIZE_MAX: the chain's own input
-  size_t reads = kBefore;   // the link whose value is input 0; kBefore: the one before; kOutside: none
+  size_t adds = SIZE_MAX;  // of an ADD: the link whose value is input 1; SIZE_MAX: the chain's own input
+  size_t reads = kBefore;  // the link whose value is input 0; kBefore: the one before; kOutside: none
 };
 
 struct Chain {

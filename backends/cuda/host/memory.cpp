@@ -240,8 +240,9 @@ swy_status write(swy_device* device, swy_buffer* to, uint64_t offset, const void
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     if (bytes == 0) return signal(*device, submit, error);
     char* place = to->data + offset;
-    const swy_status s = bytes <= most_small(submit) ? small_write(*device, place, from, bytes, submit == nullptr, error)
-                                         : large_write(*device, place, static_cast<const char*>(from), bytes, error);
+    const swy_status s = bytes <= most_small(submit)
+                             ? small_write(*device, place, from, bytes, submit == nullptr, error)
+                             : large_write(*device, place, static_cast<const char*>(from), bytes, error);
     // Not before the copy: a list that is recorded meanwhile may have read it already. Nor after the signal: who waits
     // for it may start a list.
     device->derived.written(place, bytes);

@@ -23,10 +23,10 @@ __global__ void __launch_bounds__(kMostThreads)
 
 // The split of cache and shared memory is that of steps of few rows: a multiprocessor takes long to change it.
 swy_status prepare_replies(swy_error* error) {
-  for (const void* kernel : {reinterpret_cast<const void*>(reply_words<uint32_t>),
-                             reinterpret_cast<const void*>(reply_words<uint4>)}) {
-    const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                               cudaSharedmemCarveoutMaxShared);
+  for (const void* kernel :
+       {reinterpret_cast<const void*>(reply_words<uint32_t>), reinterpret_cast<const void*>(reply_words<uint4>)}) {
+    const cudaError_t e =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     if (e != cudaSuccess) return check(e, "dividing cache and shared memory", error);
   }
   return SWY_OK;

@@ -59,7 +59,8 @@ __device__ inline void find_entries(const Two& b, const swy_step* step, uint32_t
   }
 }
 
-// A lane's eight elements of a slice of rows `first` to `first` + kCount - 1: of the table's rows, or of the other ones.
+// A lane's eight elements of a slice of rows `first` to `first` + kCount - 1: of the table's rows, or of the other
+// ones.
 template <uint32_t kCount>
 __device__ inline void load_inputs(const Two& b, uint32_t rows, uint32_t side, const uint32_t* id, uint32_t first,
                                    uint32_t column, float (&v)[kCount][8]) {
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kRows == 1 ? kBesideThreads : kSliceThreads, 2
   const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, b.all_tiles - first);
   const bool exists = slice < b.slices();
   Stamps stamps(kStampNormed);
-  char* boxes = first_box(dynamic);  // [warp][tile]
+  char* boxes = first_box(dynamic);                           // [warp][tile]
   char* scales = boxes + kSliceWarps * b.tiles * kTileBytes;  // [side][tile]
   auto* memory = reinterpret_cast<QuadMemory*>(scales + kSides * b.tiles * b.scale_bytes) + warp;
   char* mine = boxes + warp * b.tiles * kTileBytes;
