@@ -76,18 +76,15 @@ __device__ __forceinline__ uint2 four_columns(const uint32_t (&v)[2]) {
   return make_uint2(__byte_perm(v[0], v[1], 0x5410), __byte_perm(v[0], v[1], 0x7632));
 }
 
-// As produce; one thread of each warp with a part has work. kScalesOfWeights: whether the warp for scales has one.
+// As produce; one thread of each warp with a part has work.
 template <class Pipe, class Work>
 __device__ inline void produce_bytes(Pipe& p, const Work& work, bool waits) {
   if (threadIdx.x % 32 != 0) return;
   const auto part = static_cast<Producer>((threadIdx.x - kByteConsumers) / 32);
   const uint64_t policy = cache_policy(Work::kReadOnce);
-  if constexpr (Pipe::kScalesOfWeights) {
-    if (part == Producer::scales) return produce_weight_scales(p, work);
-  }
   if (part == Producer::first_half) return produce_stages<Producer::first_half>(p, work, policy);
   if (part == Producer::second_half) return produce_stages<Producer::second_half>(p, work, policy);
-  if (!Pipe::kScalesOfWeights && part != Producer::activations) return;
+  if (part != Producer::activations) return;
   if (waits) {
     depend();
     release_next();

@@ -24,7 +24,6 @@ namespace gpu {
 #ifdef SWY_HOPPER
 
 struct BytePipe {
-  static constexpr bool kScalesOfWeights = false;  // consumers copy them (Factors)
   char* memory;
   uint32_t base, stage_bytes, stages, changes, factors, barriers;  // factors: of this warp; barriers: an address
   uint32_t slot = 0, phase = 0, scale_slot = 0;

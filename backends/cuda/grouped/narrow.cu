@@ -9,6 +9,7 @@
 #include <cooperative_groups.h>
 
 #include "common/matrix.cuh"
+#include "common/warp_choice.cuh"
 #include "common/wgmma.cuh"
 #include "host/tensor_map.h"
 
@@ -218,6 +219,17 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
   cluster.sync();  // no block exits while another reads its shared memory
 }
 
+// Chooses for this block's share of the tokens, when all of their results are written.
+__device__ inline void put_choices(const Narrow& p, uint32_t part, uint32_t token0, uint32_t tokens) {
+  const uint32_t share = kTokens / p.parts, rows = p.w[0].rows, top_k = p.choice.top_k;
+  for (uint32_t i = threadIdx.x / 32; i < share; i += kThreads / 32) {
+    const uint64_t token = token0 + part * share + i;
+    if (token >= tokens) return;
+    choose_by_warp<kMostNarrowChoices / 32>(p.y[0] + token * rows, rows, top_k, nullptr, p.choice.ids + token * top_k,
+                                            p.choice.weights + token * top_k);
+  }
+}
+
 #endif
 
 // blockIdx.x: kTokens tokens times the parts of the width, a cluster; y: 64 kGroups rows. kRoots: Narrow::roots.
@@ -277,6 +289,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   put_sums<kGroups>(sums, acc);
   if constexpr (kRoots) x.put_squares(sums + F::kRows, F::kSums);
   put_total<kGroups, kRoots>(p, part, token0, row0, tokens, sums);
+  if (p.choice.ids != nullptr) put_choices(p, part, token0, tokens);
 #endif
 }
 

@@ -7,6 +7,14 @@
 
 namespace gpu {
 
+// The choice of the largest results of a token, with their weights (common/warp_choice.cuh).
+struct NarrowChoice {
+  int32_t* ids;    // [tokens, top_k], or null
+  float* weights;  // likewise
+  uint32_t top_k;
+};
+constexpr uint32_t kMostNarrowChoices = 256;  // rows that may be chosen from
+
 // y_i [tokens, rows of w_i] = x * w_i^T + bias_i, with x normed by norm and inverse, or roots, if these are given.
 struct Narrow {
   const float* x;        // [tokens, width]
@@ -20,9 +28,10 @@ struct Narrow {
   float bias;
   uint32_t count, width;
   swy_rows domain;
-  uint32_t parts;  // of the width
-  bool roots;      // the results' factors are the inverse roots of the mean squares of x's rows
-  float eps;       // added to these
+  uint32_t parts;       // of the width
+  bool roots;           // the results' factors are the inverse roots of the mean squares of x's rows
+  float eps;            // added to these
+  NarrowChoice choice;  // of the only weight's rows
 };
 
 // Whether a weight can be multiplied this way.

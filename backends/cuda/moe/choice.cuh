@@ -2,21 +2,11 @@
 // The router's choice by one block, from logits of up to 256 experts: the largest; of equal ones the lowest id.
 #pragma once
 
-#include "common/device_code.cuh"
+#include "common/warp_choice.cuh"
 
 namespace gpu {
 
 constexpr uint32_t kChoiceThreads = 256, kMostChosen = 8;
-
-// Larger floats have larger keys; none is 0.
-__device__ inline uint32_t float_key(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
-}
-// The inverse of float_key.
-__device__ inline float key_float(uint32_t key) {
-  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
-}
 
 // The softmax over the lanes of a warp, of numbers of which the largest is 0.
 __device__ inline float choice_weight(float above_best) {

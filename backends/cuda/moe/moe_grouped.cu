@@ -79,9 +79,8 @@ void place(GroupedMixture& p, Arena& arena, const swy_op& op) {
   }
 }
 
-swy_status record_logits(const Recording& r, const Mixture& m, const InputNorm* norm) {
-  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
-  if (!router_is_narrow(r.op)) return record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows);
+// Of a narrow router. Whether the choice is made with it: `chosen`.
+swy_status record_narrow_router(const Recording& r, const Mixture& m, const InputNorm* norm, bool& chosen) {
   Narrow n{};
   n.x = m.x;
   n.y[0] = m.logits;
@@ -91,7 +90,9 @@ swy_status record_logits(const Recording& r, const Mixture& m, const InputNorm* 
   n.width = m.hidden;
   n.domain = m.domain;
   if (norm != nullptr) n.normed = n.roots = true, n.norm = norm->weight, n.bias = norm->bias, n.eps = norm->eps;
-  return record_narrow(r, n, rows);
+  chosen = m.choice.plain && m.experts <= kMostNarrowChoices;
+  if (chosen) n.choice = {m.ids, m.p, m.top_k};
+  return record_narrow(r, n, static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]));
 }
 
 // A kernel over the experts of one encoding: the routed ones, the shared one, or both.
@@ -233,8 +234,14 @@ bool router_is_narrow(const swy_op& op) { return op.id != SWY_OP_EXPERTS && narr
 
 swy_status record_routes(const Recording& r, const Mixture& m, const InputNorm* norm) {
   if (!m.routes) return SWY_OK;
-  SWY_CUDA_TRY(record_logits(r, m, norm));
-  return record_choice(r, m, static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]));
+  const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
+  bool chosen = false;
+  if (router_is_narrow(r.op)) {
+    SWY_CUDA_TRY(record_narrow_router(r, m, norm, chosen));
+  } else {
+    SWY_CUDA_TRY(record_mixture_product(r, m, m.router, m.router_bias, m.logits, rows));
+  }
+  return chosen ? SWY_OK : record_choice(r, m, rows);
 }
 
 swy_status supports_normed_grouped(const swy_device& device, const swy_op& op, const swy_bucket& bucket,

@@ -11,20 +11,30 @@
 namespace gpu {
 namespace {
 
-ScaledByteScales take_scales(Arena& arena, uint64_t n) {
-  float* scale = arena.take<float>(n);
-  return {scale, arena.take<float>(n)};
-}
-
 // Layout of the workspace after the operands.
 void place(ScaledByteMixture& b, Arena& arena, const swy_op& op) {
   const uint32_t width = widest_expert(op);
-  place_grouped(b.g, arena, op, kScaledByteRows, spans_of(width));
-  b.x_scales = take_scales(arena, uint64_t{ceil_div(spans_of(hidden_of(op)), kScaledSpansOfX)} * b.g.groups * 8);
-  b.h_scales = take_scales(arena, uint64_t{spans_of(width)} * b.g.groups * 8);
+  place_grouped(b.g, arena, op, kScaledByteRows, byte_spans(width));
+  b.x_scales = take_scaled_scales(arena, b.g.groups, byte_stages(hidden_of(op)));
+  b.h_scales = take_scaled_scales(arena, b.g.groups, spans_of(width));
 }
 
-uint32_t most_groups(const Weight& w, const Weight& shared) { return std::max(w.groups, shared.groups); }
+struct Shapes {
+  ScaledByteShape gate_up, down;
+};
+Shapes shapes_of(const swy_device& device, const swy_op& op) {
+  const auto groups = [](const swy_tensor& t) {
+    return t.group == 0 ? 1u : static_cast<uint32_t>(ceil_div(t.dims[t.rank - 1], t.group));
+  };
+  uint32_t of_hidden = groups(swy::tensor(op, "gate_up")), of_width = groups(swy::tensor(op, "down"));
+  if (moe_attrs(op).shared_width != 0) {
+    of_hidden = std::max(of_hidden, groups(swy::tensor(op, "shared_gate_proj")));
+    of_width = std::max(of_width, groups(swy::tensor(op, "shared_down_proj")));
+  }
+  const uint32_t memory = device.features.block_memory;
+  return {scaled_byte_shape(memory, of_hidden, byte_stages(hidden_of(op)), kStagedRow),
+          scaled_byte_shape(memory, of_width, spans_of(widest_expert(op)), 0)};
+}
 
 swy_status record_experts(const Recording& r, const ScaledByteMixture& b) {
   const Mixture& m = b.g.m;
@@ -33,14 +43,11 @@ swy_status record_experts(const Recording& r, const ScaledByteMixture& b) {
   SWY_CUDA_TRY(stream_experts(r, m, gate_up, down));
   const uint32_t parts = m.shared_width != 0 ? kRouted | kShared : kRouted;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const ScaledByteShape of_hidden =
-      scaled_byte_shape(r.device().features.block_memory, most_groups(m.gate_up, m.shared_gate), kGateUpStaging);
-  const ScaledByteShape of_width =
-      scaled_byte_shape(r.device().features.block_memory, most_groups(m.down, m.shared_down), 0);
-  SWY_CUDA_TRY(launch(r, gate_up_scaled_bytes, processors, kByteThreads, of_hidden.bytes(), b, gate_up, parts,
-                      spans_of(std::max(m.width, m.shared_width)), of_hidden));
-  return launch(r, down_scaled_bytes, processors, kByteThreads, of_width.bytes(), b, down, parts,
-                ceil_div(m.hidden, kTileRowsOfWeight), of_width);
+  const Shapes shapes = shapes_of(r.device(), r.op);
+  SWY_CUDA_TRY(launch(r, gate_up_scaled_bytes, processors, kByteThreads, shapes.gate_up.bytes(), b, gate_up, parts,
+                      spans_of(std::max(m.width, m.shared_width)), shapes.gate_up));
+  return launch(r, down_scaled_bytes, processors, kByteThreads, shapes.down.bytes(), b, down, parts,
+                ceil_div(m.hidden, kTileRowsOfWeight), shapes.down);
 }
 
 }  // namespace
@@ -67,13 +74,8 @@ uint64_t scaled_bytes_workspace(const swy_op& op) {
 }
 
 bool scaled_bytes_fit(const swy_device& device, const swy_op& op) {
-  const swy_moe_attrs a = moe_attrs(op);
-  const auto groups = [](const swy_tensor& t) { return t.group == 0 ? 1 : ceil_div(t.dims[t.rank - 1], t.group); };
-  uint32_t most = std::max(groups(swy::tensor(op, "gate_up")), groups(swy::tensor(op, "down")));
-  if (a.shared_width != 0) {
-    most = std::max({most, groups(swy::tensor(op, "shared_gate_proj")), groups(swy::tensor(op, "shared_down_proj"))});
-  }
-  return scaled_byte_shape(device.features.block_memory, most, kGateUpStaging).stages != 0;
+  const Shapes shapes = shapes_of(device, op);
+  return shapes.gate_up.stages != 0 && shapes.down.stages != 0;
 }
 
 }  // namespace gpu

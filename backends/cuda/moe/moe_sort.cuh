@@ -46,21 +46,28 @@ struct TileSplit {
   }
 };
 
-// By one warp: begins [experts] = where each expert's groups begin; returns the number of groups.
-__device__ inline uint32_t sum_groups(const uint32_t* counts, uint32_t* begins, uint32_t experts) {
-  uint32_t begin = 0;
-  for (uint32_t first = 0; first < experts; first += 32) {
-    const uint32_t e = first + threadIdx.x, groups = e < experts ? (counts[e] + 7) / 8 : 0;
-    uint32_t sum = groups;
+// The sum of the lower lanes' numbers.
+__device__ inline uint32_t sum_before(uint32_t own) {
+  uint32_t sum = own;
 #pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-      const uint32_t a = __shfl_up_sync(kAll, sum, d);
-      if (threadIdx.x >= static_cast<uint32_t>(d)) sum += a;
-    }
-    if (e < experts) begins[e] = begin + sum - groups;
-    begin += __shfl_sync(kAll, sum, 31);
+  for (uint32_t d = 1; d < 32; d *= 2) {
+    const uint32_t a = __shfl_up_sync(kAll, sum, d);
+    if (threadIdx.x % 32 >= d) sum += a;
   }
-  return begin;
+  return sum - own;
+}
+
+// By a block: begins [experts + 1] = where each expert's groups begin, and where the last one's end.
+__device__ inline void sum_groups(const uint32_t* counts, uint32_t* begins, uint32_t experts) {
+  static_assert(kMostSorted <= kSortThreads && kSortThreads == 32 * 32);
+  __shared__ uint32_t totals[32];  // of the warps
+  const uint32_t e = threadIdx.x, lane = e % 32, warp = e / 32, groups = e < experts ? (counts[e] + 7) / 8 : 0;
+  const uint32_t sum = sum_before(groups);
+  if (lane == 31) totals[warp] = sum + groups;
+  __syncthreads();
+  const uint32_t begin = __reduce_add_sync(kAll, lane < warp ? totals[lane] : 0) + sum;
+  if (e < experts) begins[e] = begin;
+  if (e + 1 == experts) begins[experts] = begin + groups;
 }
 
 __device__ inline uint32_t expert_of(const GroupedMixture& p, uint32_t pair) {
@@ -111,15 +118,11 @@ __device__ inline void put_tiles(const GroupedMixture& p, const uint32_t* counts
     atomicAdd(sizes + split.last, 1);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t tiles = 0;
-    for (uint32_t g = kMostTileGroups; g > 0; --g) {
-      const uint32_t n = sizes[g];
-      sizes[g] = tiles;
-      tiles += n;
-      p.tile_count[g] = tiles;
-    }
-    p.tile_count[0] = tiles;
+  if (threadIdx.x < 32) {  // a lane for each size, large ones first
+    const uint32_t size = kMostTileGroups - threadIdx.x, n = threadIdx.x < kMostTileGroups ? sizes[size] : 0;
+    const uint32_t before = sum_before(n);
+    if (threadIdx.x < kMostTileGroups) sizes[size] = before, p.tile_count[size] = before + n;
+    if (threadIdx.x == kMostTileGroups) p.tile_count[0] = before;
   }
   __syncthreads();
   for (uint32_t e = threadIdx.x; e <= p.m.experts; e += blockDim.x) list_tiles(p, e, counts[e], begins[e], sizes);
@@ -139,10 +142,7 @@ static __global__ void __launch_bounds__(kSortThreads)
   __syncthreads();
   count_pairs(p, rows * p.m.top_k, counts);
   __syncthreads();
-  if (threadIdx.x < 32) {
-    const uint32_t groups = sum_groups(counts, begins, experts);
-    if (threadIdx.x == 0) begins[experts] = groups;
-  }
+  sum_groups(counts, begins, experts);
   __syncthreads();
   for (uint32_t e = threadIdx.x; e <= experts; e += kSortThreads) p.begins[e] = begins[e];
   put_tiles(p, counts, begins, sizes);

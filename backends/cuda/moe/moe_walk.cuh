@@ -4,8 +4,8 @@
 
 #include "common/slices_quad.cuh"
 #include "common/term_rows.cuh"
+#include "common/warp_choice.cuh"
 #include "moe_boxes.cuh"
-#include "warp_choice.cuh"
 
 namespace gpu {
 

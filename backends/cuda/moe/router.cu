@@ -2,8 +2,8 @@
 // ROUTER_TOPK, and the router of MOE: logits of all experts. Where the largest logits are taken, the last block of a
 // row chooses in the same launch; other choices (scores, corrections, groups of experts) have a kernel of their own.
 #include "choice.cuh"
+#include "common/warp_choice.cuh"
 #include "moe.cuh"
-#include "warp_choice.cuh"
 
 namespace gpu {
 namespace {

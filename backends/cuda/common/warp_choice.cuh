@@ -2,9 +2,19 @@
 // The router's choice by one warp, from logits of any number of experts: the largest; of equal ones the lowest id.
 #pragma once
 
-#include "choice.cuh"
+#include "device_code.cuh"
 
 namespace gpu {
+
+// Larger floats have larger keys; none is 0.
+__device__ inline uint32_t float_key(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return max((bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u, 1u);
+}
+// The inverse of float_key.
+__device__ inline float key_float(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
 
 // The top_k largest of logits [experts]; exp(logit) over their sum. `keys` [experts]. kLane: the most experts per lane,
 // held in registers; 0: any number, held in `keys`.
