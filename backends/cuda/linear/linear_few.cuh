@@ -27,6 +27,7 @@ struct FewProducts : FewBlock<N, kAffine> {
   using Block::Block, Block::f, Block::shared, Block::memory, Block::warp, Block::lane, Block::rank, Block::rows,
       Block::first, Block::tiles, Block::plain, Block::column, Block::first_scale, Block::parts, Block::weight_of_tile,
       Block::owned;
+  using typename Block::RowChunks;
 
   // ---- quantized tiles
 
@@ -59,9 +60,10 @@ struct FewProducts : FewBlock<N, kAffine> {
     constexpr int kAtOnce = N == 1 || N == 8 ? 1 : 2;
     uint32_t magic;
     asm volatile("mov.b32 %0, 0x43004300;" : "=r"(magic));
+    RowChunks chunks(*this, begin);
 #pragma unroll 1
-    for (uint32_t group = begin, come = begin; group < end; ++group) {
-      if (group == come) come = this->wait_for_rows(group);
+    for (uint32_t group = begin; group < end; ++group) {
+      chunks.wait_until(group + 1);
       uint32_t a[M][4][4];
       float scale[M][2], offset[M][2];
 #pragma unroll
@@ -242,7 +244,7 @@ struct FewProducts : FewBlock<N, kAffine> {
     const uint32_t team = f.cut.team, tile = warp % team, part = warp / team;
     const uint32_t begin = f.cut.groups * part / f.cut.parts, end = f.cut.groups * (part + 1) / f.cut.parts;
     float total[kFewWarpTiles][N][4] = {};
-    if (tile < tiles) barrier_wait(&shared.arrived[tile], 0);
+    if (tile < tiles) barrier_wait(shared_at(&shared.arrived[tile]), 0);
     stamps.note(kArrived);
     if (tile + team < tiles) {
       multiply<2>(tile, begin, end, total);
@@ -260,7 +262,7 @@ struct FewProducts : FewBlock<N, kAffine> {
     Pieces pieces;
     load_plain(tile, begin, end, pieces);
     meet_rows<true>(step, stamps);
-    for (uint32_t group = 0; group < f.cut.groups;) group = this->wait_for_rows(group);
+    RowChunks(*this, 0).wait_until(f.cut.groups);
     float total[N][4] = {};
     for (uint32_t group = begin; group < end; group += kFewPlainGroups) {
       if (group != begin) load_plain(tile, group, end, pieces);

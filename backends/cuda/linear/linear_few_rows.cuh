@@ -198,13 +198,26 @@ struct FewBlock {
     }
     __syncwarp();
   }
-  // Waits for the chunk that group `group` is in; returns the first group behind it.
-  __device__ uint32_t wait_for_rows(uint32_t group) {
-    if (f.ready.words == nullptr) return f.cut.groups;
-    const uint32_t each = f.cut.groups / kFewChunks, chunk = group / each;
-    barrier_wait(&shared.come[chunk], 0);
-    return (chunk + 1) * each;
-  }
+  // Waits for rows that are ready, a chunk of the columns after the other, from that of group `begin` on. The copy
+  // engine alone writes what these barriers announce. A wait for other blocks' stores (clusters.cuh) would also empty
+  // the first-level cache.
+  struct RowChunks {
+    FewShared& shared;
+    const bool wanted;
+    const uint32_t each;   // groups of a chunk
+    uint32_t chunk, come;  // groups before `come` are there
+
+    __device__ RowChunks(const FewBlock& block, uint32_t begin)
+        : shared(block.shared),
+          wanted(block.f.ready.words != nullptr),
+          each(wanted ? block.f.cut.groups / kFewChunks : block.f.cut.groups),
+          chunk(begin / each),
+          come(chunk * each) {}
+    // Until the groups before `end` are there.
+    __device__ void wait_until(uint32_t end) {
+      for (; wanted && come < end; come += each) barrier_wait(shared_at(&shared.come[chunk++]), 0);
+    }
+  };
   // Every block needs the squares of whole rows.
   __device__ void push_squares() {
     if (!f.p.normed) return;

@@ -189,6 +189,8 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
   __shared__ uint64_t barriers[kQuadWarps][kMostQuadStages];
   __shared__ List list;
   Stamps stamps(kStampDown);
+  if (threadIdx.x == 64) prefetch_map(maps.down);
+  if (threadIdx.x == 96 && p.m.shared_width != 0) prefetch_map(maps.shared_down);
   const uint32_t loaded = List::load(p.m, p.q), rows = step_rows(step, p.m.domain);
   list.begin(p.q);
   QuadRing<kOffsets> ring(p.shape, first_box(dynamic), barriers[threadIdx.x / 32]);
