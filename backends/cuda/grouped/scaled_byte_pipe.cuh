@@ -81,13 +81,25 @@ __device__ inline uint32_t scales_of(const GroupedTile& t) {
   return (t.end + kGroups - 1) / kGroups;
 }
 
+// The numbers of a block's tiles, whose sizes fall: one of each round of gridDim.x, in which blocks have turns from the
+// first to the last, and in the next round back.
+struct TileWalk {
+  uint32_t i, turn;
+
+  __device__ TileWalk() : i(blockIdx.x), turn(2 * gridDim.x - 1) {}
+  __device__ void next() {
+    i = turn - i;
+    turn += 2 * gridDim.x;
+  }
+};
+
 // ---- requests
 
 template <class Work, class Each>
 __device__ inline void each_tile(const Work& work, Each each) {
   const uint32_t total = work.total();
-  for (uint32_t i = blockIdx.x; i < total; i += gridDim.x) {
-    const GroupedTile t = work.tile(i, work.entry(i));
+  for (TileWalk w; w.i < total; w.next()) {
+    const GroupedTile t = work.tile(w.i, work.entry(w.i));
     if (t.groups != 0) each(t);
   }
 }

@@ -186,20 +186,19 @@ __device__ inline void multiply_scaled_bytes(ScaledBytePipe& p, const GroupedTil
   p.next_scales();
 }
 
-// As consume_class.
+// Tiles up to `end`, of N rows or a few less.
 template <int N, class Work>
-__device__ inline uint32_t consume_scaled_bytes(ScaledBytePipe& p, const Work& work, uint32_t i, uint32_t end) {
-  uint4 next = i < end ? work.entry(i) : uint4{};
-  while (i < end) {
-    const GroupedTile tile = work.tile(i, next);
-    i += gridDim.x;
-    if (i < end) next = work.entry(i);
+__device__ inline void consume_scaled_bytes(ScaledBytePipe& p, const Work& work, TileWalk& walk, uint32_t end) {
+  uint4 next = walk.i < end ? work.entry(walk.i) : uint4{};
+  while (walk.i < end) {
+    const GroupedTile tile = work.tile(walk.i, next);
+    walk.next();
+    if (walk.i < end) next = work.entry(walk.i);
     if (tile.groups == 0) continue;
     float acc[N / 2];
     multiply_scaled_bytes<N, Work>(p, tile, acc);
     work.template store_bytes<N>(p, tile, acc);
   }
-  return i;
 }
 
 // As grouped_product, with work as there, for up to kScaledByteRows rows, whose tiles are older than the previous
@@ -226,12 +225,13 @@ __device__ inline void product_of_scaled_bytes(const Work& work, const ScaledByt
   // There are no products of five and of seven groups.
   const uint32_t lane = threadIdx.x % 32, totals = lane <= kScaledByteRows / 8 ? work.total(lane) : 0;
   const auto from = [&](int groups) { return __shfl_sync(kAll, totals, groups); };
-  uint32_t i = consume_scaled_bytes<64>(p, work, blockIdx.x, from(7));
-  i = consume_scaled_bytes<48>(p, work, i, from(5));
-  i = consume_scaled_bytes<32>(p, work, i, from(4));
-  i = consume_scaled_bytes<24>(p, work, i, from(3));
-  i = consume_scaled_bytes<16>(p, work, i, from(2));
-  consume_scaled_bytes<8>(p, work, i, from(1));
+  TileWalk walk;
+  consume_scaled_bytes<64>(p, work, walk, from(7));
+  consume_scaled_bytes<48>(p, work, walk, from(5));
+  consume_scaled_bytes<32>(p, work, walk, from(4));
+  consume_scaled_bytes<24>(p, work, walk, from(3));
+  consume_scaled_bytes<16>(p, work, walk, from(2));
+  consume_scaled_bytes<8>(p, work, walk, from(1));
 }
 
 #endif  // SWY_HOPPER
