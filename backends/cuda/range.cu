@@ -2,12 +2,11 @@
 // Ranges: the operations after the projections of a layer, and those with which a multi-token prediction layer begins
 // (range_entry.h).
 //
-//   GATED_DELTA, LINEAR, ADD   up to four rows (not of three sequences): the kernel that reads the heads scales them by
-//                              their norm; more sequences: the delta rule's kernel rounds the projection's rows;
-//                              prompts: range_prompt.h
+//   GATED_DELTA, LINEAR, ADD   up to four rows: the kernel that reads the heads scales them by their norm; more
+//                              sequences: the delta rule's kernel rounds the projection's rows; prompts: range_prompt.h
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it, and with many the
 //                              one that copies rows, too
-//   both, or LINEAR, ADD       one or two rows: the projection's kernel also computes the router's logits
+//   both, or LINEAR, ADD       up to four rows: the projection's kernel also computes the router's logits
 //     before the second        (linear/linear_router.h)
 //   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
 //     behind the second        projection's rows
@@ -74,6 +73,10 @@ Parts parts_of(const swy_op* const* ops, uint32_t n) {
 bool by_boxes(const swy_device& device, const swy_op& op) {
   return rows_of(op) == 1 || supports_moe_boxes(device, op, nullptr) == SWY_OK;
 }
+bool by_batch(const swy_device& device, const swy_op& delta, const swy_bucket& bucket) {
+  return (bucket.flags & SWY_BUCKET_DECODE) != 0 && bucket.seqs > kBesideRows &&
+         supports_delta_batch(device, delta, bucket, nullptr) == SWY_OK;
+}
 bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 
 uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
@@ -94,11 +97,7 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
     SWY_CUDA_TRY(supports_delta_batch(device, *ops[0], bucket, error));
     return supports_few(device, *ops[1], error);
   }
-  SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
-  if (rows_of(*ops[1]) == 3 && (bucket.flags & SWY_BUCKET_DECODE) != 0) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
-                     "three sequences are faster by gated_delta.batch and linear_add.boxes");
-  }
+  if (!by_batch(device, *ops[0], bucket)) SWY_CUDA_TRY(supports_delta_step(device, *ops[0], bucket, error));
   SWY_CUDA_TRY(supports_boxes(device, *ops[1], 0, error));
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "heads of %u values; 32, 64, 128 or 256 can be normed",
@@ -119,9 +118,8 @@ swy_status supports_logits(const swy_device& device, const swy_op& linear, const
                      "logits from the projection: by boxes of the copy engine");
   }
   const uint64_t hidden = swy::tensor(moe, "x").dims[1];
-  if (!takes_logits(rows_of(moe)) || swy::tensor(linear, "y").dims[1] != hidden ||
-      swy::tensor(norm, "x").dims[1] != hidden) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "logits from the projection: for one or two rows");
+  if (rows_of(moe) > kQuad || swy::tensor(linear, "y").dims[1] != hidden || swy::tensor(norm, "x").dims[1] != hidden) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "logits from the projection: for up to %u rows", kQuad);
   }
   SWY_CUDA_TRY(supports_moe_boxes(device, moe, error));
   const uint32_t logits = moe_attrs(moe).experts + (swy::has(moe, "shared_gate") ? 1 : 0);

@@ -30,6 +30,10 @@ bool by_boxes(const swy_device& device, const swy_op& op);
 // Whether those of moe_bytes.cu do; of the projection behind it, too.
 bool many_rows(const swy_op& op);
 
+// Whether gated_delta.batch computes the delta rule of a range, of up to four rows: more than two sequences' blocks of
+// gated_delta.step find no room beside a projection, so half of the states would be requested late.
+bool by_batch(const swy_device& device, const swy_op& delta, const swy_bucket& bucket);
+
 // The workspace of the part with a projection; that of the mixture lies behind it.
 uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket);
 

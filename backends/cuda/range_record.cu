@@ -79,7 +79,8 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   }
   d.squares = reinterpret_cast<float*>(workspace);
   d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());
-  SWY_CUDA_TRY(record_delta_raw(delta, d));
+  SWY_CUDA_TRY(by_batch(*list->device, delta.op, list->bucket) ? record_delta_batch(delta, d)
+                                                               : record_delta_raw(delta, d));
   const HeadNorm heads{d.heads, d.squares, d.value_dim, d.norm_eps};
   return record_boxes(linear, p, &heads, router);
 }

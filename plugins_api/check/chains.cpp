@@ -32,6 +32,10 @@ void tokens(Builder& b, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) all.push_back({i, 1, i % 3 * 17, i % 5 != 3, i, i, {2 * i, 2 * i + 1}});
   b.step(all);
 }
+// One of three is not active.
+void three_tokens(Builder& b) {
+  b.step({{0, 1, 37, true, 0, 0, {0, 1, 2}}, {1, 1, 20, false, 1, 1, {3, 4}}, {2, 1, 9, true, 3, 2, {5}}});
+}
 void six_tokens(Builder& b) { tokens(b, 6); }
 void eleven_tokens(Builder& b) { tokens(b, 11); }
 // Drafted tokens of a sequence, and the end of a prompt.
@@ -59,13 +63,15 @@ void two_tokens_pending(Builder& b) {
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1, kPends}, {1, 1, 21, true, 1, 2, {3, 4}, 0, kPends}});
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}}, {1, 1, 22, true, 2, 1, {3, 4}, 1}});
 }
-void six_tokens_pending(Builder& b) {
+void tokens_pending(Builder& b, uint32_t n) {
   for (const uint32_t kept : {0u, 1u}) {
     std::vector<Sequence> all;
-    for (uint32_t i = 0; i < 6; ++i) all.push_back({i, 1, 5 * i + kept, true, i, i, {i}, kept, kept == 0});
+    for (uint32_t i = 0; i < n; ++i) all.push_back({i, 1, 5 * i + kept, true, i, i, {i}, kept, kept == 0});
     b.step(all);
   }
 }
+void four_tokens_pending(Builder& b) { tokens_pending(b, 4); }
+void six_tokens_pending(Builder& b) { tokens_pending(b, 6); }
 void one_token_pending(Builder& b) {
   b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}, 0, kPends}});
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
@@ -272,6 +278,7 @@ const std::vector<Chain>& all_chains() {
       {"delta4_rows_linear_add", four_rows, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"delta3_wide_linear_add", three_rows_move, {delta(9, 18, 128), linear(2304, 80, i4), add(80)}},
       {"delta4_first_linear_add", first_rows, {delta(2, 4, 64, 128), linear(512, 80, i4), add(80)}},
+      {"delta3_tokens_linear_add", three_tokens, {delta(2, 4, 64), linear(256, 80, i4), add(80)}},
       {"delta4_tokens_linear_add", four_tokens, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
       {"first_delta_linear_add", first_token, {delta(4, 8, 32), linear(256, 80, i4), add(80)}},
       {"delta4_drafts_linear_add", drafts, {delta(1, 2, 128), linear(256, 80, i4), add(80)}},
@@ -307,10 +314,16 @@ const std::vector<Chain>& all_chains() {
        layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"delta4_layer", four_tokens,
        layer({delta(1, 2, 128)}, linear(256, 512, i4), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"delta4_rows_layer", four_rows,
+       layer({delta(9, 18, 128)}, linear(2304, 256, i4a), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"delta4_pending_layer", four_tokens_pending,
+       layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4))},
       {"linear_layer", one_token, layer({}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"linear_wide_layer", one_token, layer({}, linear(2304, 256, i4a), 256, mixture(256, 512, i4a))},
       {"linear2_layer", two_tokens, layer({}, linear(256, 512, whole), 512, mixture(512, 256, i4, SWY_BF16))},
-      {"linear2_wide_layer", two_tokens, layer({}, linear(4096, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))}};
+      {"linear2_wide_layer", two_tokens, layer({}, linear(4096, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
+      {"linear3_layer", three_rows_move, layer({}, linear(512, 256, whole), 256, mixture(256, 256, i4))},
+      {"linear4_wide_layer", four_tokens, layer({}, linear(4096, 768, i4), 768, mixture(768, 512, i4, SWY_BF16))}};
   return all;
 }
 

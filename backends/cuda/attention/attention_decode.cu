@@ -165,7 +165,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   Ring<N> ring(share, map, columns, memory);
   ring.fill();
   if (threadIdx.x < a.rotary / 2) small.turn[threadIdx.x] = make_turn(a, share.context - 1, threadIdx.x);
-  const Earlier<N> earlier(a, share, base, before, kRows - 1);
+  const Earlier<N> earlier(a, share, memory, before, kRows - 1);
   const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
   float query_norm[N], key_norm[N] = {};
   load_norm<N>(a, a.q_norm, query_norm);
@@ -187,6 +187,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
+  if (kRows > 1 && clustered) cluster_meet();  // keys and values of earlier rows have been read where results will lie
   push_sums<N>(memory, cut, rank);
   float4 factor = outputs.open(gate);
   pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
@@ -218,7 +219,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 // ---- recording
 
 constexpr uint32_t kFewRows = 4, kMostRows = 8;  // of a sequence
-static_assert(kMostRows <= kWorkers);            // all but the last row have a warp in the block that makes them
+// All but the last row have a warp in the block that makes them, and room for 4 bytes of each element there.
+static_assert(kMostRows <= kWorkers && kMostRows <= kHeads);
 
 template <int N, uint32_t kRows>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
@@ -230,7 +232,7 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
   // Blocks of few rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
   // two would run on one multiprocessor while others are idle.
-  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
+  const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, alone_memory(r.device()));
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
   return launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads, rows > kSplitRows && fits ? spread : own, map,
                          a, cut, columns, r.list.step);
@@ -281,10 +283,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t rows = most_rows(bucket);
-  const uint32_t needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim, rows)
-                          : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, rows)
-                                              : memory_bytes<8>(a.rotary_dim, rows);
+  const uint32_t needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim)
+                          : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim)
+                                              : memory_bytes<8>(a.rotary_dim);
   if (needed > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);

@@ -76,12 +76,10 @@ struct Memory {
   __device__ float4* inbox() const { return reinterpret_cast<float4*>(base + Form<N>::kInbox); }
   __device__ Small<N>& small() const { return *reinterpret_cast<Small<N>*>(base + Form<N>::kSmall); }
 };
-// `rows`: the most rows of a sequence. Those before the block's row lie behind everything else: the key and value of
-// each, and there until they are known its cosines and sines.
 template <int N>
-__host__ __device__ inline uint32_t memory_bytes(uint32_t rotary, uint32_t rows) {
+__host__ __device__ inline uint32_t memory_bytes(uint32_t rotary) {
   const uint32_t turns = rotary / 2 * sizeof(float2);
-  return Form<N>::kSmall + (sizeof(Small<N>) + turns + 15) / 16 * 16 + (rows - 1) * (4 * Form<N>::kDim);
+  return Form<N>::kSmall + (sizeof(Small<N>) + turns + 15) / 16 * 16;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

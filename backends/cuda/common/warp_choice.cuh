@@ -16,9 +16,10 @@ __device__ inline float key_float(uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
 }
 
-// The top_k largest of logits [experts]; exp(logit) over their sum. `keys` [experts]. kLane: the most experts per lane,
-// held in registers; 0: any number, held in `keys`.
-template <int kLane>
+// The top_k largest of logits [experts]; exp(logit) over their sum or, with kAbove, how far each logit is above the
+// largest, at most 0. `keys` [experts]. kLane: the most experts per lane, held in registers; 0: any number, held in
+// `keys`.
+template <int kLane, bool kAbove = false>
 __device__ inline void choose_by_warp(const float* logits, uint32_t experts, uint32_t top_k, uint32_t* keys,
                                       int32_t* ids, float* p) {
   const uint32_t lane = threadIdx.x % 32;
@@ -49,7 +50,7 @@ __device__ inline void choose_by_warp(const float* logits, uint32_t experts, uin
     const uint32_t most = __reduce_max_sync(kAll, best), id = __reduce_min_sync(kAll, best == most ? at : experts - 1);
     const float logit = key_float(most);
     if (k == 0) top = logit;
-    const float weight = expf(logit - top);
+    const float weight = kAbove ? logit - top : expf(logit - top);
     sum += weight;
     if (k == lane) mine = weight, mine_id = id;
     if constexpr (kLane == 0) {
@@ -60,7 +61,7 @@ __device__ inline void choose_by_warp(const float* logits, uint32_t experts, uin
     }
   }
   if (lane >= top_k) return;
-  p[lane] = mine / sum;
+  p[lane] = kAbove ? mine : mine / sum;
   ids[lane] = static_cast<int32_t>(mine_id);
 }
 

@@ -12,6 +12,7 @@
 #include "gated_delta_batch.h"
 
 #include "common/clusters.cuh"
+#include "gated_delta_step.h"
 
 namespace gpu {
 namespace {
@@ -222,6 +223,22 @@ __device__ inline void put_output(const Delta& d, uint32_t row, uint32_t column,
   at[0] = at[2] = d.few.times * (sums[threadIdx.x / 32] + sums[threadIdx.x / 32 + 1]);
 }
 
+// Writes a head of row `row` as integers, and its squares, for a reader that applies the norm's factor. Threads pass
+// elements; out [value_dim]. All threads of a block call it.
+__device__ inline void put_head(const Delta& d, uint32_t row, uint32_t head, float v, float squares, float* out) {
+  if (threadIdx.x < d.value_dim) out[threadIdx.x] = v;
+  __syncthreads();
+  const uint32_t warp = threadIdx.x / 32, parts = head_parts(d.value_dim);
+  if (threadIdx.x < parts) {
+    d.squares[(uint64_t{row} * d.value_heads + head) * parts + threadIdx.x] = threadIdx.x == 0 ? squares : 0.0f;
+  }
+  if (warp * kHalfGroup >= d.value_dim) return;
+  const auto* from = reinterpret_cast<const float4*>(out + warp * kHalfGroup + threadIdx.x % 4 * 8);
+  const float4 a = from[0], b = from[1];
+  const float eight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  put_half(d.heads, eight, row, d.values(), head * d.value_dim / kHalfGroup + warp);
+}
+
 #endif
 
 // blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows.
@@ -260,8 +277,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const uint32_t column = head * d.value_dim + threadIdx.x;
   const bool there = threadIdx.x < d.value_dim;
   if (!s.active) {
-    if (s.rows > 0) put_output(d, s.first, column, there, 0, m.squares[0]);
-    return;  // as do all blocks of the cluster
+    if (s.rows == 0) return;  // as do all blocks of the cluster
+    if (d.squares != nullptr) {
+      put_head(d, s.first, head, 0, 0, m.out);
+    } else {
+      put_output(d, s.first, column, there, 0, m.squares[0]);
+    }
+    return;
   }
   if (s.fresh) {
     for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
@@ -289,9 +311,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     m.squares[2][warp] = squares;
   }
   __syncthreads();
-  const float scale = rsqrtf(over_warps(m.squares[2]) / static_cast<float>(d.value_dim) + d.norm_eps);
-  const float y = there ? m.out[threadIdx.x] * scale * plain_of(d.norm, norm) * silu(z) : 0.0f;
-  put_output(d, s.first, column, there, y, m.squares[0]);
+  const float all = over_warps(m.squares[2]);
+  const float y = there ? m.out[threadIdx.x] * plain_of(d.norm, norm) * silu(z) : 0.0f;
+  if (d.squares != nullptr) {
+    put_head(d, s.first, head, y, all, m.out);
+  } else {
+    const float scale = rsqrtf(all / static_cast<float>(d.value_dim) + d.norm_eps);
+    put_output(d, s.first, column, there, y * scale, m.squares[0]);
+  }
   stamps.note(kMultiplied);
   if (lane == 0) copies_out_read();  // shared memory stays until then
   stamps.end();

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
 }
 
 template <bool kHeads, uint32_t kTeams, uint32_t kRows>
-__global__ void __launch_bounds__(kBesideThreads, 2)
+__global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThreads, 2)
     linear_boxes_router(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b,
                         const __grid_constant__ RouterBlocks router, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
@@ -86,7 +86,7 @@ uint32_t shared_bytes(uint32_t slices, uint32_t tiles, uint32_t scale_bytes, uin
 swy_status static_memory(const void* kernel, uint32_t* bytes, swy_error* error) {
   cudaFuncAttributes attributes{};
   const cudaError_t e = cudaFuncGetAttributes(&attributes, kernel);
-  *bytes = static_cast<uint32_t>(attributes.sharedSizeBytes) / 128 * 128;
+  *bytes = ceil_div(static_cast<uint32_t>(attributes.sharedSizeBytes), 128) * 128;
   return check(e, "asking for a kernel's memory", error);
 }
 
@@ -184,10 +184,10 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
   const uint32_t blocks = b.tile_blocks + others;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t needed = std::max(shared_bytes(b.slices(), b.tiles, b.scale_bytes, rows),
-                                   router != nullptr ? router_shared(b.slices(), b.scale_bytes) : 0);
+                                   router != nullptr ? router_shared(b.slices(), b.scale_bytes, rows) : 0);
   // Of two rows, the registers of two blocks of the delta rule leave room for one of these; what memory they do not
   // need is for two blocks of gate_up.
-  const bool alone = router == nullptr || heads == nullptr || rows == 1;
+  const bool alone = router == nullptr || heads == nullptr || rows != 2;
   const auto go = [&](auto kernel, const auto&... more) -> swy_status {
     // Attention of several rows fits beside a block that has just more than half of the memory.
     uint32_t own = 0;
@@ -200,10 +200,14 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
                                      : go(linear_boxes_router<kHeads, 1, kRows>, behind);
   };
   if (router != nullptr && heads != nullptr) {
-    return rows == 1 ? routed.template operator()<true, 1>() : routed.template operator()<true, 2>();
+    return rows == 1   ? routed.template operator()<true, 1>()
+           : rows == 2 ? routed.template operator()<true, 2>()
+                       : routed.template operator()<true, kQuad>();
   }
   if (router != nullptr) {
-    return rows == 1 ? routed.template operator()<false, 1>() : routed.template operator()<false, 2>();
+    return rows == 1   ? routed.template operator()<false, 1>()
+           : rows == 2 ? routed.template operator()<false, 2>()
+                       : routed.template operator()<false, kQuad>();
   }
   const auto teams = [&]<bool kHeads, uint32_t kRows>() {
     if (!engine) {

@@ -24,8 +24,8 @@ struct RouterRows;
 // something else.
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error,
                           uint32_t others = 0);
-// y = weights times x, normed as `p` says or, with `heads`, per head. With `router`, of one or two rows, one weight and
-// a residual, also the logits of the router behind it.
+// y = weights times x, normed as `p` says or, with `heads`, per head. With `router`, one weight and a residual, also
+// the logits of the router behind it.
 swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads,
                         const RouterRows* router = nullptr);
 

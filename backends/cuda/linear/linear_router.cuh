@@ -9,10 +9,14 @@ namespace gpu {
 
 constexpr uint32_t kBlockExperts = kTileRows / kDigits;
 
-// Shared memory of a block: a box for each slice, scales, then scales of activations, and elements of R diag(w).
-constexpr uint32_t kRouterScratch = kSliceWarps * 256, kRouterKept = kBlockExperts * 16 * kSliceThreads;
-inline uint32_t router_shared(uint32_t slices, uint32_t scale_bytes) {
-  return 1024 + kSliceWarps / teams_of(slices) * kTileBytes + scale_bytes + kRouterScratch + kRouterKept;
+// Shared memory of a block: a box for each slice, scales, then what makes operands of activations, and elements of
+// R diag(w).
+constexpr uint32_t kRouterKept = kBlockExperts * 16 * kSliceThreads;
+__host__ __device__ inline uint32_t router_scratch(uint32_t rows) {
+  return kSliceWarps * (rows > 2 ? static_cast<uint32_t>(sizeof(QuadMemory)) : 256);
+}
+inline uint32_t router_shared(uint32_t slices, uint32_t scale_bytes, uint32_t rows) {
+  return 1024 + kSliceWarps / teams_of(slices) * kTileBytes + scale_bytes + router_scratch(rows) + kRouterKept;
 }
 
 struct RouterBlocks {
@@ -22,12 +26,14 @@ struct RouterBlocks {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// The product with the residual: a warp has two experts, and a lane eight columns.
+// The product with the residual: a lane has eight columns of two experts; of four rows, whose elements it holds, four
+// columns of four experts.
 template <uint32_t kRows>
 struct ResidualShare {
-  static constexpr uint32_t kWarps = kSliceWarps / 2, kEach = kBlockExperts / 2;
-  static_assert(kEach * 2 * sizeof(float4) * kSliceThreads == kRouterKept);
-  float4* kept;  // in shared memory: this thread's elements of R diag(w), a quarter of an expert's every kSliceThreads
+  static constexpr uint32_t kFours = kRows == kQuad ? 1 : 2, kEach = kBlockExperts / kFours;
+  static constexpr uint32_t kWarps = kSliceWarps / kFours;  // with the same experts
+  static_assert(kEach * kFours * sizeof(float4) * kSliceThreads == kRouterKept);
+  float4* kept;  // in shared memory: this thread's elements of R diag(w), four of an expert every kSliceThreads
   const float* from;
   uint32_t first = threadIdx.x / (kWarps * 32) * kEach;  // of this warp's experts
   bool in;
@@ -35,42 +41,60 @@ struct ResidualShare {
   // Of experts from `expert` on; needs no input of the step.
   __device__ ResidualShare(const RouterRows& r, const float* residual, uint32_t expert, void* memory)
       : kept(static_cast<float4*>(memory) + threadIdx.x) {
-    const uint32_t eight = threadIdx.x % (kWarps * 32);
-    in = eight * 8 < r.router.width;
-    from = residual + eight * 8;
-    float norm[8] = {};
-    if (in) plain_eight(r.norm, eight, norm);
+    const uint32_t column = threadIdx.x % (kWarps * 32) * 4 * kFours;
+    in = column < r.router.width;
+    from = residual + column;
+    float4 norm[kFours];
+    load_plain(r.norm, column, in, norm);
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
       const uint32_t e = expert + first + k;
-      const Weight& w = e < r.experts() ? r.router : r.gate;
-      float of[8] = {};
-      if (in && e < r.rows()) plain_eight(w, uint64_t{e < r.experts() ? e : 0} * (w.width / 8) + eight, of);
+      const bool routed = e < r.experts();
+      float4 of[kFours];
+      load_plain(routed ? r.router : r.gate, uint64_t{routed ? e : 0} * r.router.width + column, in && e < r.rows(),
+                 of);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) of[j] *= norm[j] + r.bias;
-      kept[2 * k * kSliceThreads] = make_float4(of[0], of[1], of[2], of[3]);
-      kept[(2 * k + 1) * kSliceThreads] = make_float4(of[4], of[5], of[6], of[7]);
+      for (uint32_t i = 0; i < kFours; ++i) {
+        const float4 n = norm[i];
+        of[i].x *= n.x + r.bias, of[i].y *= n.y + r.bias, of[i].z *= n.z + r.bias, of[i].w *= n.w + r.bias;
+        kept[(k * kFours + i) * kSliceThreads] = of[i];
+      }
     }
     pin(from);
   }
-  __device__ void load(uint32_t rows, uint32_t width, float (&v)[kRows][8]) const {
+  // Elements of a weight in f32 or bf16 from `at` on, or zeros.
+  __device__ static void load_plain(const Weight& w, uint64_t at, bool there, float4 (&v)[kFours]) {
+    if constexpr (kFours == 2) {
+      float eight[8] = {};
+      if (there) plain_eight(w, at / 8, eight);
+      v[0] = make_float4(eight[0], eight[1], eight[2], eight[3]);
+      v[1] = make_float4(eight[4], eight[5], eight[6], eight[7]);
+    } else {
+      v[0] = make_float4(0, 0, 0, 0);
+      if (there) v[0] = make_float4(plain_at(w, at), plain_at(w, at + 1), plain_at(w, at + 2), plain_at(w, at + 3));
+    }
+  }
+  __device__ void load(uint32_t rows, uint32_t width, float4 (&v)[kRows][kFours]) const {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
+      const auto* of_row = reinterpret_cast<const float4*>(from + m * width);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) v[m][j] = 0;
-      if (in && m < rows) load_eight_fresh(from + m * width, v[m]);
+      for (uint32_t i = 0; i < kFours; ++i) v[m][i] = in && m < rows ? __ldcg(of_row + i) : make_float4(0, 0, 0, 0);
     }
   }
   // Writes this warp's share of the products of all rows, v, to `sums`.
-  __device__ void multiply(const float (&v)[kRows][8], float (&sums)[kRows][kBlockExperts][kWarps]) const {
-    float sum[kRows][kEach];
+  __device__ void multiply(const float4 (&v)[kRows][kFours], float (&sums)[kRows][kBlockExperts][kWarps]) const {
+    float sum[kRows][kEach] = {};
 #pragma unroll
     for (uint32_t k = 0; k < kEach; ++k) {
-      const float4 a = kept[2 * k * kSliceThreads], b = kept[(2 * k + 1) * kSliceThreads];
 #pragma unroll
-      for (uint32_t m = 0; m < kRows; ++m) {
-        const float low = fmaf(v[m][0], a.x, fmaf(v[m][1], a.y, fmaf(v[m][2], a.z, v[m][3] * a.w)));
-        sum[m][k] = fmaf(v[m][4], b.x, fmaf(v[m][5], b.y, fmaf(v[m][6], b.z, fmaf(v[m][7], b.w, low))));
+      for (uint32_t i = 0; i < kFours; ++i) {
+        const float4 a = kept[(k * kFours + i) * kSliceThreads];
+#pragma unroll
+        for (uint32_t m = 0; m < kRows; ++m) {
+          const float4& x = v[m][i];
+          sum[m][k] = fmaf(x.x, a.x, fmaf(x.y, a.y, fmaf(x.z, a.z, fmaf(x.w, a.w, sum[m][k]))));
+        }
       }
     }
     constexpr uint32_t kLanes = 32 / kEach;  // that have the same sum
@@ -105,21 +129,27 @@ struct RouterSlice {
     pin(in_box), pin(share);
     if constexpr (!kHeads) pin(from);
   }
-  // `arrive` waits for scales and the box; it lies at `own`.
+  // `scratch`: of router_scratch(), this warp's. `arrive` waits for scales and the box; it lies at `own`.
   template <class Arrive>
-  __device__ void multiply(const Boxes& b, uint32_t own, float4* scratch, const Arrive& arrive) const {
+  __device__ void multiply(const Boxes& b, uint32_t own, char* scratch, const Arrive& arrive) const {
     if constexpr (kHeads) {
-      const HalvesOperand<kRows> x = from.load(b, scratch);
+      const HalvesOperand<kRows> x = from.load(b, reinterpret_cast<float4*>(scratch));
       arrive();
       multiply_halves(own, in_box, share, places, 0, x);
     } else {
       SliceRows<kRows, kRows == 1> x;
       x.load(from, b, rows);
-      arrive();
+      if constexpr (kRows < kQuad) arrive();
       Piece piece[kRows];
 #pragma unroll
       for (uint32_t m = 0; m < kRows; ++m) piece[m] = make_piece(x.v[m]);
-      if constexpr (kRows == 1) {
+      if constexpr (kRows == kQuad) {
+        const QuadOperand quad = make_quad_operand(
+            *reinterpret_cast<QuadMemory*>(scratch), [](uint32_t) { return true; },
+            [&](uint32_t round, uint32_t m) { return piece[2 * round + m]; }, [] { __syncwarp(); });
+        arrive();
+        multiply_quad(own, in_box, share, places, 0, quad);
+      } else if constexpr (kRows == 1) {
         LaneScales<1> of;
         of.load(places, 0);
         multiply_slice<1>(own, in_box, share, of, places, 0, make_operand(piece[0], 1.0f), 1);
@@ -159,7 +189,7 @@ __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, cons
   __syncthreads();
   stamps.note(kAsked);
   char* scratch = scales + b.scale_bytes;
-  const Residual residual(r, b.p.residual, tile * kBlockExperts, scratch + kRouterScratch);
+  const Residual residual(r, b.p.residual, tile * kBlockExperts, scratch + router_scratch(kRows));
   if (!works && warp < kColumns) clear_shares(own, share_of_lane(), 1);
   const uint32_t rows = step_rows(step, b.p.domain);
   const uint32_t row = threadIdx.x / 4, expert = tile * kBlockExperts + row / kDigits, digit = row % kDigits;
@@ -175,19 +205,29 @@ __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, cons
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  float v[kRows][8];
-  residual.load(rows, r.router.width, v);
+  float4 v[kRows][Residual::kFours];
+  // Registers do not hold both inputs of four rows.
+  constexpr bool kLater = !kHeads && kRows == kQuad;
+  if (!kLater || !works) residual.load(rows, r.router.width, v);
   if (works) {
-    slice.multiply(b, own, reinterpret_cast<float4*>(scratch) + warp * 16,
-                   [&] { barrier_wait(scales_at, 0), barrier_wait(box_at, 0); });
+    slice.multiply(b, own, scratch + warp * (router_scratch(kRows) / kSliceWarps), [&] {
+      if (kLater) residual.load(rows, r.router.width, v);
+      barrier_wait(scales_at, 0), barrier_wait(box_at, 0);
+    });
   }
   residual.multiply(v, sums);
   stamps.note(kMultiplied);
   __syncthreads();
   if (row >= kTileRows) return;  // whole warps
   float sum = join_shares<kColumns, kThreads>(joined, kTileBytes);
-  const uint32_t part = digit * 2 + sharer;  // two lanes of a digit have a warp's share each
-  float more = sharer < 2 ? sums[x_row][row / kDigits][part] : 0.0f;
+  // The shares of all warps, over the lanes of an expert and a row of the activations.
+  constexpr uint32_t kLanes = kDigits * kThreads;
+  float more = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < (Residual::kWarps + kLanes - 1) / kLanes; ++i) {
+    const uint32_t part = i * kLanes + digit * kThreads + sharer;
+    if (part < Residual::kWarps) more += sums[x_row][row / kDigits][part];
+  }
 #pragma unroll
   for (uint32_t d = 1; d < kThreads; d *= 2) more += __shfl_xor_sync(kAll, more, d);
 #pragma unroll

@@ -166,14 +166,6 @@ bool fits_boxes(const swy_device& device, const MixtureBoxes& b, uint32_t rows) 
          std::max(gate_up_shared(b.m), down_shared(b, rows)) <= most;
 }
 
-// The input as integers, for the kernels that walk.
-QuadRows take_integers(Arena& arena, uint64_t rows, uint64_t hidden) {
-  QuadRows x;
-  x.words = arena.take<uint4>(rows * hidden / 8);
-  x.scales = arena.take<float2>(rows * hidden / 64);
-  return x;
-}
-
 // Whether the shared expert's weights have the experts' shapes and encodings.
 bool shared_alike(const swy_op& op, const Weight& gate_up, const Weight& down) {
   const Weight gate = weight_of(swy::tensor(op, "shared_gate_proj"), nullptr),
@@ -246,12 +238,9 @@ double moe_boxes_cost(const swy_device& device, const swy_op& op) {
 uint64_t moe_boxes_workspace(const swy_op& op) {
   const auto& x = swy::tensor(op, "x");
   Arena arena(nullptr);
-  if (walks(static_cast<uint32_t>(x.dims[0]))) take_integers(arena, x.dims[0], x.dims[1]);
-  if (takes_logits(static_cast<uint32_t>(x.dims[0]))) arena.take<float>(x.dims[0]);
+  arena.take<float>(x.dims[0]);
   return mixture_workspace(op) + arena.used();
 }
-
-bool takes_logits(uint32_t rows) { return !walks(rows); }
 
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm, bool routed) {
   MixtureBoxes b{};
@@ -262,13 +251,10 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
   const bool engine = boxes_by_engine(r.device());
-  if (engine && walks(rows)) {
-    b.x = take_integers(arena, rows, m.hidden);
-    SWY_CUDA_TRY(record_walk_route(r, b, routes_by_terms(m)));
-    if (routes_by_terms(m)) return record_walk(r, b, rows);
-  }
   if (routed) {
     b.inverse = arena.take<float>(rows);
+  } else if (engine && walks(rows) && routes_by_terms(m)) {
+    SWY_CUDA_TRY(record_walk_route(r, b));
   } else {
     SWY_CUDA_TRY(launch(r,
                         rows == 1   ? route_boxes<1>

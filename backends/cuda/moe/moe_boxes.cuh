@@ -19,7 +19,6 @@ struct MixtureBoxes {
   InputNorm norm;
   bool normed;
   float per_width;  // 1 / hidden
-  QuadRows x;       // of moe_walk.cu: the input by its norm
   float* inverse;   // [rows]: 1 / rms of the input, where logits come without it; otherwise null
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }

@@ -20,10 +20,9 @@ swy_status supports_moe_boxes(const swy_device& device, const swy_op& op, swy_er
 double moe_boxes_cost(const swy_device& device, const swy_op& op);
 uint64_t moe_boxes_workspace(const swy_op& op);
 // y of `m`; with `norm`, m.x is the norm's input. `arena`: after mixture_of. `routed`: m.logits and the shared expert's
-// gate in m.shared_p are there already, both before the norm's factor 1 / rms and the gate before its sigmoid; for as
-// many rows as takes_logits says.
+// gate in m.shared_p are there already, both before the norm's factor 1 / rms and the gate before its sigmoid; with the
+// copy engine.
 swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, const InputNorm* norm,
                             bool routed = false);
-bool takes_logits(uint32_t rows);
 
 }  // namespace gpu

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MOE and MOE_ADD of three or four rows on Hopper: three kernels.
 //
-//   route     the router's logits, and the shared expert's gate: 8 rows per block (if they are in bf16); and one block
-//             makes integers of the input
+//   route     the router's logits, and the shared expert's gate: 8 rows per block (if they are in bf16)
 //   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per block; of
 //             the shared expert, of all rows
 //   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 columns of all rows per
@@ -20,11 +19,18 @@ namespace {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// A step's results from the shares of all slices, by one warp: gate in the first 16 lanes, up in the others.
-__device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows], uint32_t slices) {
+// 1 / rms of a row of the input, or 1 without a norm.
+__device__ inline float inverse_of(const MixtureBoxes& b, const UpShared& shared, uint32_t row) {
+  return b.normed ? inverse_root(shared.squares[row], b.per_width, b.norm.eps) : 1.0f;
+}
+
+// A step's results from the shares of all slices and the input's 1 / rms, by one warp: gate in the first 16 lanes, up
+// in the others.
+__device__ inline float join_step(const float (&shares)[kBoxWarps][2 * kTileRows], uint32_t slices, float inverse) {
   float sum = 0;
 #pragma unroll
   for (uint32_t w = 0; w < kBoxWarps; ++w) sum += w < slices ? shares[w][threadIdx.x % 32] : 0.0f;
+  sum *= inverse;
   const float up = __shfl_xor_sync(kAll, sum, kTileRows);
   return quick_silu(sum) * up;
 }
@@ -47,8 +53,7 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const RowO
       for (uint32_t i = 0; i < 2; ++i) {
         float v[2];
         barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
-        multiply_walked(own + stage * kTileBytes, in_box, places, scales + i * ask.tile_scales, b, x.of.x,
-                        __float_as_int(x.of.y), v);
+        multiply_walked(own + stage * kTileBytes, in_box, places, scales + i * ask.tile_scales, b, x.scale, x.start, v);
         __syncwarp();  // every lane has read the tile
         if (lane == 0 && 2 * step + i + kUpRing < kUpTiles) ask.ask_tile(2 * step + i + kUpRing);
         if (++stage == kUpRing) stage = 0, parity ^= 1;
@@ -59,7 +64,7 @@ __device__ inline void walk_row(const Walk& p, const UpRequests& ask, const RowO
     __syncthreads();
     if (threadIdx.x == 0 && step + kUpSlots < kSteps) ask.ask_scales(step + kUpSlots);
     if (step % kBoxWarps != warp) continue;
-    const float h = join_step(shared.shares[step % 2], slices);
+    const float h = join_step(shared.shares[step % 2], slices, inverse_of(p.b, shared, 0));
     if (lane < kTileRows) shared.h[0][step * kTileRows + lane] = h;
   }
 }
@@ -96,6 +101,7 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
       float sum = 0;
 #pragma unroll
       for (uint32_t w = 0; w < kBoxWarps; ++w) sum += w < slices ? shared_float(at + w * 2 * kRowsShare) : 0.0f;
+      sum *= inverse_of(p.b, shared, warp);
       const float up = __shfl_xor_sync(kAll, sum, kTileRows);
       if (lane < kTileRows) shared.h[warp][step * kTileRows + lane] = quick_silu(sum) * up;
     }
@@ -105,9 +111,9 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
 
 #endif
 
-// blockIdx.x: 8 experts; behind these the shared expert's gate; block `converts` makes integers of the input.
+// blockIdx.x: 8 experts; behind these the shared expert's gate.
 __global__ void __launch_bounds__(kTermThreads, 2)
-    route_walk(const __grid_constant__ MixtureBoxes b, uint32_t converts, const swy_step* step) {
+    route_walk(const __grid_constant__ MixtureBoxes b, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(kBoxAlignment) char dynamic[];
   Stamps stamps(kStampRoute);
@@ -117,7 +123,6 @@ __global__ void __launch_bounds__(kTermThreads, 2)
   const uint32_t count = routed ? min(m.experts - first, kRouteRows) : 1;
   const TermBlock<kRouteRows> block{*reinterpret_cast<TermMemory<kRouteRows>*>(dynamic), m.hidden};
   release_next();  // no multiprocessor gets more than two blocks of gate_up, and the next kernel waits for it
-  if (blockIdx.x == converts) return convert_rows(b, block, step, stamps);
   block.keep(routed ? m.router : m.shared_mix, routed ? first : 0, count);
   block.keep_factors(b.norm.weight, b.normed, b.norm.bias);
   const uint32_t rows = step_rows(step, m.domain), row = threadIdx.x % kRouteRows, x_row = threadIdx.x / kRouteRows;
@@ -157,16 +162,18 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
                  dynamic + warp * kUpRing * kTileBytes,
                  dynamic + kBoxWarps * kUpRing * kTileBytes,
                  tile_scales,
-                 task.routed,
-                 0,
-                 0};
+                 task.routed};
   begin_walk(shared, task.routed ? maps.gate_up : maps.shared_gate);
   if (!task.routed) {
     ask.choose_rows(0, task.first);
     ask.begin(works);
   }
   const float* logit_at = m.logits + task.row * m.experts + threadIdx.x;
+  const float* from = m.x + task.row * m.hidden + warp * kSlice + lane * 8;
+  float norm[8] = {};
+  if (works) norm_of(p.b, warp * 32 + lane, norm);
   const uint32_t rows = min(step_row_count, p.rows);
+  pin(logit_at), pin(from);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -174,14 +181,17 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   if (task.routed && task.row >= rows) return;
   if (task.routed) {
     const float logit = exists ? __ldcg(logit_at) : 0.0f;
-    const RowOperand x(p.b, task.row, works);
+    float v[8] = {}, squares;
+    if (works) load_eight_fresh(from, v);
     choose(logit, exists, m.top_k, shared.chosen);
     ask.choose_rows(min(shared.chosen.ids[task.slot], m.experts - 1), task.first);
     ask.begin(works);
     stamps.note(kAsked);
+    const RowOperand x(make_normed(v, norm, squares));
+    if (lane == 0) shared.squares[0][warp] = squares;
     walk_row(p, ask, x, ScalePlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   } else {
-    const QuadOperand x = load_rows_operand(shared, p.b, works ? rows : 0);
+    const QuadOperand x = make_rows_operand(shared, from, m.hidden, works ? rows : 0, norm);
     stamps.note(kRead);
     walk_rows(p, ask, x, PairPlaces(ask.scales, m.gate_up, warp, kTileRows, ask.tile_scales / 2), works, shared);
   }
@@ -195,6 +205,9 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   const Piece piece = make_piece(eight);
   if (task.routed ? lane < 8 : row < rows) {
     put_piece(p.h, piece, (task.row + row) * p.b.slots() + task.slot, m.width / 64, task.first / 64);
+  }
+  if (p.b.inverse != nullptr && task.routed && task.slot == 0 && task.first == 0 && lane == 0) {
+    p.b.inverse[task.row] = inverse_of(p.b, shared, 0);
   }
   stamps.end();
 #endif
@@ -217,15 +230,14 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     publish_barriers();
     prefetch_map(maps.down);
   }
-  release_next();
   // What the router's kernel and earlier ones wrote is ready: gate_up_walk lets this kernel begin only after it has
   // waited for them itself.
   const uint32_t rows = min(step_rows(step, m.domain), p.rows);
   if (warp < p.rows) {  // without waiting for `rows`; loads take long while memory is busy
     const float mix = m.shared_width != 0 ? __ldcg(m.shared_p + warp) : 0.0f;
-    choose_by_warp<kMostExperts / 32>(m.logits + warp * m.experts, m.experts, m.top_k, nullptr, shared.ids[warp],
-                                      shared.factors[warp]);
-    if (lane == 0) shared.factors[warp][m.top_k] = mix;
+    choose_by_warp<kMostExperts / 32, true>(m.logits + warp * m.experts, m.experts, m.top_k, nullptr, shared.ids[warp],
+                                            shared.above[warp]);
+    if (lane == 0) shared.above[warp][m.top_k] = mix;
   }
   const uint32_t out_row = threadIdx.x / kTileRows, at = out_row * m.hidden + first + threadIdx.x % kTileRows;
   const float residual = out_row < p.rows && m.residual != nullptr ? __ldcg(m.residual + at) : 0.0f;
@@ -248,20 +260,27 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   const uint4* words = p.h.words + (uint64_t{items.row} * p.b.h_slices() + items.first) * 32 + lane;
   const float2* of_group = p.h.scales + (uint64_t{items.row} * p.b.h_slices() + items.first) * 4 + lane % 4;
   uint32_t own = shared_at(boxes), in_box = lane_of_box();
-  pin(words), pin(of_group), pin(own), pin(in_box);
+  // A lane's factor of h: of a chosen expert or, behind these, of the shared one.
+  const bool of_shared = lane == m.top_k;
+  const float above = lane < m.top_k ? shared.above[items.row][lane] : -INFINITY;
+  const float mix = of_shared ? shared.above[items.row][lane] : 0.0f, weight = choice_weight(above);
+  float factor = of_shared ? mix : weight;
+  pin(words), pin(of_group), pin(own), pin(in_box), pin(factor);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   uint4 next = make_uint4(0, 0, 0, 0);
   float2 of = make_float2(0, 0);
+  const float inverse = p.b.inverse != nullptr ? __ldcg(p.b.inverse + items.row) : 1.0f;
   if (items.count != 0) next = __ldcg(words), of = __ldcg(of_group);
+  if (p.b.inverse != nullptr) factor = factor_of_logits(above, mix, of_shared, inverse);
   float sum[2] = {};
   uint32_t stage = 0, parity = 0;
 #pragma unroll 1
   for (uint32_t i = 0; i < items.count; ++i) {
     const uint32_t slice = items.slice(i), slot = slice / items.per_slot;
     const ScalePlaces places(scales + stage * tile_scales, m.down, slice % items.per_slot, kTileRows, 0);
-    const float scale = of.x * shared.factors[items.row][slot];
+    const float scale = of.x * __shfl_sync(kAll, factor, slot);
     const int start = __float_as_int(of.y);
     uint32_t b[4][2][2];
     operand_of(next, b);
@@ -271,6 +290,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     if (i == 0) stamps.note(kRead);
     barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
     if (i == 0) stamps.note(kArrived);
+    if (i == kDownRing) release_next();  // earlier, the next kernel's requests would be ahead of what is read here
     float v[2];
     multiply_walked(own + stage * kTileBytes, in_box, places, places.at, b, scale, start, v);
     sum[0] += v[0], sum[1] += v[1];
@@ -303,9 +323,9 @@ bool routes_by_terms(const Mixture& m) {
   return m.router.dtype == SWY_BF16 && (m.shared_width == 0 || m.shared_mix.dtype == SWY_BF16);
 }
 
-swy_status record_walk_route(const Recording& r, const MixtureBoxes& b, bool route) {
-  const uint32_t blocks = route ? ceil_div(b.m.experts, kRouteRows) + (b.m.shared_width != 0 ? 1 : 0) : 0;
-  return launch(r, route_walk, blocks + 1, kTermThreads, sizeof(TermMemory<kRouteRows>), b, blocks, r.list.step);
+swy_status record_walk_route(const Recording& r, const MixtureBoxes& b) {
+  const uint32_t blocks = ceil_div(b.m.experts, kRouteRows) + (b.m.shared_width != 0 ? 1 : 0);
+  return launch(r, route_walk, blocks, kTermThreads, sizeof(TermMemory<kRouteRows>), b, r.list.step);
 }
 
 // Weights with offsets and wider groups would run, too, but no device has judged that: they stay with other kernels.

@@ -25,47 +25,6 @@ struct Walk {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// ---- route
-
-// The input, by its norm, as integers. A warp has two groups of all rows, eight lanes a row.
-__device__ inline void convert_rows(const MixtureBoxes& b, const TermBlock<kRouteRows>& block, const swy_step* step,
-                                    Stamps& stamps) {
-  const Mixture& m = b.m;
-  const uint32_t row = block.lane / 8, groups = m.hidden / 64;
-  block.keep_factors(b.norm.weight, b.normed, b.norm.bias);
-  const uint32_t rows = step_rows(step, m.domain);
-  __syncthreads();
-  stamps.take_place();
-  depend();
-  stamps.note(kWaited);
-  float v[2][8] = {}, square = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < 2; ++i) {
-    const uint32_t group = 2 * block.warp + i;
-    if (row < rows && group < groups) load_eight_fresh(m.x + row * m.hidden + group * 64 + block.lane % 8 * 8, v[i]);
-  }
-  Piece piece[2];
-#pragma unroll
-  for (uint32_t i = 0; i < 2; ++i) {
-    const float* factors = block.memory.factors + (2 * block.warp + i) * 64 + block.lane % 8 * 8;
-#pragma unroll
-    for (uint32_t j = 0; j < 8; ++j) square = fmaf(v[i][j], v[i][j], square), v[i][j] *= factors[j];
-    piece[i] = make_piece(v[i]);
-  }
-#pragma unroll
-  for (uint32_t d = 1; d < 8; d *= 2) square += __shfl_xor_sync(kAll, square, d);
-  if (block.lane % 8 == 0) block.memory.squares[row][block.warp] = square;
-  __syncthreads();
-  const float inverse = b.normed ? inverse_root(block.memory.squares[row], b.per_width, b.norm.eps) : 1.0f;
-#pragma unroll
-  for (uint32_t i = 0; i < 2; ++i) {
-    const uint32_t group = 2 * block.warp + i;
-    piece[i].scale *= inverse;
-    if (row < rows && group < groups) put_piece(b.x, piece[i], row, groups, group);
-  }
-  stamps.end();
-}
-
 // ---- gate_up
 
 constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's sums of four rows
@@ -73,7 +32,9 @@ constexpr uint32_t kRowsShare = kQuad * kShareStride * 4;  // bytes of a tile's 
 struct UpShared {
   Asked arrived[kBoxWarps][kUpRing], scales_arrived[kUpSlots];
   alignas(16) float h[kQuad][kPart];
-  // The shared expert's: of each warp its shares of two tiles, and what QuadMemory has of its slice.
+  alignas(16) float squares[kQuad][kBoxWarps];  // of the input
+  // The shared expert's: of each warp its shares of two tiles, and before that a row's integers; and what QuadMemory
+  // has of its slice.
   alignas(16) float of_rows[kBoxWarps][2 * kRowsShare / 4];
   float2 of_group[kBoxWarps][kQuad][4];
   alignas(16) float shares[2][kBoxWarps][2 * kTileRows];  // of two steps in turn: gate, up
@@ -103,7 +64,7 @@ struct UpRequests {
   char *boxes, *scales;  // of this warp; of the block
   uint32_t tile_scales;
   bool routed;
-  uint32_t gate_row, up_row;
+  uint32_t gate_row = 0, up_row = 0;
 
   // `expert`: the chosen one, if routed; `first`: the row of its gate, and of its up.
   __device__ void choose_rows(uint32_t expert, uint32_t first) {
@@ -152,35 +113,52 @@ __device__ inline void begin_walk(UpShared& shared, const CUtensorMap& map) {
   __syncthreads();
 }
 
-// ---- activations: integers that the router's kernel has written
+// ---- activations
 
 // The operand of a warp's slice of one row.
 struct RowOperand {
   uint4 words;
-  float2 of;  // of group lane % 4: a 16th of the scale, and the start of its sums
+  float scale;  // of group lane % 4: a 16th of the scale
+  int start;    // and of its sums: -128 times the sum of the integers
 
-  __device__ RowOperand(const MixtureBoxes& b, uint32_t row, bool works) {
-    const uint32_t lane = threadIdx.x % 32, first = row * (b.m.hidden / 64) + threadIdx.x / 32 * 4;
-    words = works ? __ldcg(b.x.words + first * 8 + lane) : make_uint4(0, 0, 0, 0);
-    of = works ? __ldcg(b.x.scales + first + lane % 4) : make_float2(0, 0);
+  __device__ explicit RowOperand(const Piece& piece) : words(piece.words) {
+    const uint32_t from = 8 * (threadIdx.x % 4);
+    scale = __shfl_sync(kAll, piece.scale, from) * (1.0f / 16);
+    start = -128 * static_cast<int>(__shfl_sync(kAll, piece.sum, from));
   }
 };
-// That of all rows: lane 8 i + j has words of row i.
-__device__ inline QuadOperand load_rows_operand(UpShared& shared, const MixtureBoxes& b, uint32_t rows) {
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, groups = b.m.hidden / 64, first = warp * 4;
-  const uint4* from = b.x.words + (lane / 8 * groups + first) * 8 + lane % 8;
+// That of all rows, one row at a time: lane 8 i + j has words of row i. `from`: this lane's elements of the first.
+__device__ inline QuadOperand make_rows_operand(UpShared& shared, const float* from, uint32_t hidden, uint32_t rows,
+                                                const float (&norm)[8]) {
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  auto* words = reinterpret_cast<uint4*>(shared.of_rows[warp]);
+  static_assert(sizeof shared.of_rows[0] >= 32 * sizeof(uint4));
+  float v[kQuad][8] = {};
+#pragma unroll
+  for (uint32_t row = 0; row < kQuad; ++row) {
+    if (row < rows) load_eight_fresh(from + row * hidden, v[row]);
+  }
   QuadOperand x;
 #pragma unroll
-  for (uint32_t group = 0; group < 4; ++group) {
-    const uint4 w = lane / 8 < rows ? __ldcg(from + group * 8) : make_uint4(0, 0, 0, 0);
-    x.b[group][0][0] = w.x, x.b[group][0][1] = w.y, x.b[group][1][0] = w.z, x.b[group][1][1] = w.w;
+  for (uint32_t row = 0; row < kQuad; ++row) {
+    float squares;
+    const Piece piece = make_normed(v[row], norm, squares);
+    words[lane] = piece.words;
+    if (lane == 0) shared.squares[row][warp] = squares;
+    if (lane % 8 == 0) {
+      const int sum = 16 * static_cast<int>(piece.sum);
+      shared.of_group[warp][row][lane / 8] = make_float2(piece.scale * (1.0f / 16), __int_as_float(sum));
+    }
+    __syncwarp();
+    if (lane / 8 == row) {
+#pragma unroll
+      for (uint32_t group = 0; group < 4; ++group) {
+        const uint4 w = words[8 * group + lane % 8];
+        x.b[group][0][0] = w.x, x.b[group][0][1] = w.y, x.b[group][1][0] = w.z, x.b[group][1][1] = w.w;
+      }
+    }
+    __syncwarp();
   }
-  if (lane < 16) {
-    const float2 of = lane / 4 < rows ? __ldcg(b.x.scales + lane / 4 * groups + first + lane % 4) : make_float2(0, 0);
-    // From -128 times the sum of the integers to 16 times.
-    shared.of_group[warp][lane / 4][lane % 4] = make_float2(of.x, __int_as_float(-__float_as_int(of.y) / 8));
-  }
-  __syncwarp();
   x.of_group = shared_at(shared.of_group[warp][lane % 4]);
   pin(x.of_group);
   return x;
@@ -217,7 +195,8 @@ __device__ inline void multiply_walked(uint32_t tile, uint32_t in_box, const Sca
 struct DownShared {
   Asked arrived[kWalkWarps][kDownRing];
   int32_t ids[kQuad][kMostChosen];
-  float factors[kQuad][kMostChosen + 1];
+  // How far the chosen experts' logits are above the largest, and behind them the shared expert's gate.
+  float above[kQuad][kMostChosen + 1];
   float parts[kWalkWarps][kTileRows];
 };
 

@@ -8,10 +8,9 @@ namespace gpu {
 
 // Whether these kernels take such weights, and a block's memory is enough.
 bool fits_walk(const swy_device& device, const MixtureBoxes& b);
-// Whether there is a router's kernel, too.
+// Whether the router's kernel is one of these.
 bool routes_by_terms(const Mixture& m);
-// The router's kernel, which also fills b.x; without `route` it does only that.
-swy_status record_walk_route(const Recording& r, const MixtureBoxes& b, bool route);
+swy_status record_walk_route(const Recording& r, const MixtureBoxes& b);
 // The other two.
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows);
 
