@@ -68,43 +68,45 @@ struct LinearBytes : LinearWork<N> {
         prefetch_line(this->p.residual + uint64_t{row} * tile.what.w + column);
     }
   }
-  // Lanes g and g + 1 have two of four neighbouring columns each, for two rows. They exchange half of them, so that
-  // each writes four neighbours of a row. What is added is loaded for several rows before any is stored, since a store
-  // may be to what a later load reads.
+  // A thread writes its two neighbouring columns of each row, so that half a warp, which a store of eight bytes takes
+  // at a time, has whole sectors of four rows. Stores of 16 bytes take a quarter of a warp at a time, which has four
+  // columns of eight rows: eight half sectors. What is added is loaded for several rows before any is stored, since a
+  // store may be to what a later load reads.
   template <int>
   __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
     constexpr int kAtOnce = 4;
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const bool odd = g % 2 != 0;
-    const uint32_t column = tile.what.z + threadIdx.x / 32 * 16 + g / 2 * 4,
-                   first = tile.what.y + t * 2 + (odd ? 1 : 0);
-    const uint32_t width = tile.what.w;
-    float* y = this->p.y[tile.what.x] + column;
-    const float* residual = this->p.residual == nullptr ? nullptr : this->p.residual + column;
+    const uint32_t column = tile.what.z + byte_row<LinearWork<N>::kOrder>(0), width = tile.what.w;
+    const uint32_t first = tile.what.y + threadIdx.x % 4 * 2;
+    const int left = column < width ? static_cast<int>(this->rows - first) : 0;  // rows from the first one
+    const uint64_t at = uint64_t{first} * width + column;
+    float* to = this->p.y[tile.what.x] + at;
+    const float* from = this->p.residual == nullptr ? nullptr : this->p.residual + at;
 #pragma unroll
     for (int m = 0; m < N / 8; m += kAtOnce) {
-      float4 old[kAtOnce];
+      float2 old[kAtOnce][2];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const uint32_t row = first + (m + i) * 8;
-        const bool there = residual != nullptr && row < this->rows && column < width;
-        old[i] = there ? *reinterpret_cast<const float4*>(residual + uint64_t{row} * width) : float4{};
-      }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        float of[4], v[4];
-        sums.four(m + i, of);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const float own = odd ? of[2 * h + 1] : of[2 * h];
-          const float got = __shfl_xor_sync(kAll, odd ? of[2 * h] : of[2 * h + 1], 4);
-          v[h] = odd ? got : own, v[2 + h] = odd ? own : got;
+        for (int e = 0; e < 2; ++e) {
+          old[i][e] = make_float2(0, 0);
+          if (m + i >= N / 8 || from == nullptr || (m + i) * 8 + e >= left) continue;
+          old[i][e] = *reinterpret_cast<const float2*>(from + (i * 8 + e) * width);
         }
-        const uint32_t row = first + (m + i) * 8;
-        if (row >= this->rows || column >= width) continue;
-        *reinterpret_cast<float4*>(y + uint64_t{row} * width) =
-            make_float4(v[0] + old[i].x, v[1] + old[i].y, v[2] + old[i].z, v[3] + old[i].w);
       }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (m + i >= N / 8) break;
+        float v[4];
+        sums.four(m + i, v);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if ((m + i) * 8 + e >= left) continue;
+          *reinterpret_cast<float2*>(to + (i * 8 + e) * width) =
+              make_float2(v[e] + old[i][e].x, v[2 + e] + old[i][e].y);
+        }
+      }
+      to += kAtOnce * 8 * width;
+      if (from != nullptr) from += kAtOnce * 8 * width;
     }
   }
 };
@@ -126,18 +128,21 @@ uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
-// Rows of activations per tile, and the estimated time: rounds over all blocks, each of which takes the time of its
-// rows and of some more. With wgmma in hundredths of a microsecond on an H200.
+// Rows of activations per tile, and the estimated time: rounds over all blocks, each of which takes `round`(rows). With
+// wgmma in hundredths of a microsecond on an H200. The more sizes there are, the better the last round is filled: at
+// 512 rows and 36 tiles of weights, 80 rows take two rounds, as 128 rows do. busy: blocks that begin late, beside
+// others: they should have a tile less than the others.
 struct Tiling {
   uint32_t rows;
-  uint64_t time;
+  double time;
 };
-Tiling tiling(const swy_op& op, uint32_t steps, uint32_t blocks, std::initializer_list<uint32_t> sizes, uint32_t more) {
-  Tiling best{0, UINT64_MAX};
+template <class Round>
+Tiling tiling(const swy_op& op, uint32_t steps, uint32_t busy, uint32_t blocks, std::initializer_list<uint32_t> sizes,
+              Round round) {
+  Tiling best{0, 0};
   for (const uint32_t n : sizes) {
-    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), blocks);
-    const uint64_t time = rounds * spans_of(op) * (n + more) / 2;
-    if (time < best.time) best = {n, time};
+    const double time = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n) + busy, blocks) * round(n);
+    if (best.rows == 0 || time < best.time) best = {n, time};
   }
   return best;
 }
@@ -152,8 +157,18 @@ uint32_t steps_of(const swy_op& op) {
 
 Tiling tiling_of(const swy_device& device, const swy_op& op) {
   const uint32_t steps = steps_of(op), processors = static_cast<uint32_t>(device.processors);
-  if (device.features.wgmma) return tiling(op, steps, processors, {128, 96, 64, 32}, 60);
-  return tiling(op, steps, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16}, 16);
+  const double spans = spans_of(op);
+  if (!device.features.wgmma) {
+    return tiling(op, steps, 0, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16},
+                  [&](uint32_t n) { return spans * (n + 16) / 2; });
+  }
+  uint32_t few = 0;  // rows of narrow weights
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i)
+    few += narrow(*op.weights[i]) ? op.weights[i]->dims[0] : 0;
+  const uint32_t busy = few == 0 ? 0 : narrow_blocks(few, width_of(op), rows_of(op));
+  // By stall samples: 1,000 cycles and 10 a row for two spans, and 2,200 and 32 a row between tiles.
+  return tiling(op, steps, busy, processors, {128, 96, 80, 64, 32},
+                [&](uint32_t n) { return 0.28 * spans * (n + 100) + 120 + 1.8 * n; });
 }
 
 // Layout of the workspace.
@@ -226,6 +241,22 @@ swy_status record_tiles(const Recording& r, const ByteInput& x, uint16_t* permut
                 kByteTileThreads, shape.bytes(), p, shape, r.list.step);
 }
 
+// The kernel for a size of `tiling_of`.
+decltype(&linear_bytes<128>) kernel_of(uint32_t rows) {
+  switch (rows) {
+    case 128:
+      return linear_bytes<128>;
+    case 96:
+      return linear_bytes<96>;
+    case 80:
+      return linear_bytes<80>;
+    case 64:
+      return linear_bytes<64>;
+    default:
+      return linear_bytes<32>;
+  }
+}
+
 // The products of p's weights, `w`.
 swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinearWeights& w, const ByteRows& x) {
   p.g.x = x.panels;
@@ -238,12 +269,8 @@ swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinea
   const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows;
   p.stages = byte_stages(width_of(r.op));
   const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
-  const auto kernel = n == 128  ? linear_bytes<128>
-                      : n == 96 ? linear_bytes<96>
-                      : n == 64 ? linear_bytes<64>
-                                : linear_bytes<32>;
-  return launch(r, kernel, std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(), p, w,
-                shape, r.list.step);
+  return launch(r, kernel_of(n), std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(),
+                p, w, shape, r.list.step);
 }
 
 swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLinearWeights& w, swy_error* error) {
@@ -303,7 +330,7 @@ double cost_of_rows(const swy_device& device, const swy_op& op) {
 // Of the products with weights of many rows. Without wgmma: not measured; the rounds of a card with 132 multiprocessors
 // take as long as 180 million products a microsecond.
 double cost_of_products(const swy_device& device, const swy_op& op) {
-  const auto time = static_cast<double>(tiling_of(device, op).time);
+  const double time = tiling_of(device, op).time;
   if (device.features.wgmma) return device.rates.products(time, 100);
   return device.rates.products(time * device.processors / 132, 14);
 }
