@@ -20,10 +20,22 @@ namespace {
 uint32_t least_rows(const swy_device& device) { return device.features.wgmma ? kLeastByteRows : 65; }
 
 struct ByteLinear {
-  GroupedLinear g;  // x: panels of bytes
-  uint32_t stages;
+  GroupedLinear g;        // x: panels of bytes
+  uint32_t stages, busy;  // busy: as in rounds_of
   ByteScales scales;
 };
+
+// Rounds over all blocks that tiles of n rows of activations take. busy: blocks that begin late, beside others: they
+// should have a tile less than the others.
+__host__ __device__ constexpr uint32_t rounds_of(uint32_t steps, uint32_t rows, uint32_t n, uint32_t busy,
+                                                 uint32_t blocks) {
+  return (steps * ((rows + n - 1) / n) + busy + blocks - 1) / blocks;
+}
+// The time of a round on an H200, hundredths of a microsecond. By stall samples: 1,000 cycles and 10 a row for two
+// spans, and 2,200 and 32 a row between tiles.
+__host__ __device__ constexpr uint32_t round_time(uint32_t spans, uint32_t n) {
+  return spans * 7 * (n + 100) / 25 + 120 + n * 9 / 5;
+}
 struct ByteInput {
   GroupedRows g;  // but for where they go
   ByteRows rows;
@@ -113,13 +125,20 @@ struct LinearBytes : LinearWork<N> {
 
 #endif
 
-template <int N>
+// With tiles of N or of kOther rows, whatever suits the rows of the step: a bucket has many numbers of rows.
+template <int N, int kOther = N>
 __global__ void __launch_bounds__(kByteThreads, 1)
     linear_bytes(const __grid_constant__ ByteLinear p, const __grid_constant__ GroupedLinearWeights w,
                  const ByteShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ __align__(1024) char memory_of_bytes[];
-  product_of_bytes(LinearBytes<N>(p, w, step_rows(step, p.g.domain)), shape, memory_of_bytes, p.g.beside);
+  const uint32_t rows = step_rows(step, p.g.domain), steps = p.g.first[p.g.count];
+  const auto time = [&](uint32_t n) { return rounds_of(steps, rows, n, p.busy, gridDim.x) * round_time(p.g.spans, n); };
+  if (N != kOther && time(kOther) < time(N)) {
+    product_of_bytes(LinearBytes<kOther>(p, w, rows), shape, memory_of_bytes, p.g.beside);
+  } else {
+    product_of_bytes(LinearBytes<N>(p, w, rows), shape, memory_of_bytes, p.g.beside);
+  }
   if (p.g.beside) depend();
 #endif
 }
@@ -128,21 +147,17 @@ uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
-// Rows of activations per tile, and the estimated time: rounds over all blocks, each of which takes `round`(rows). With
-// wgmma in hundredths of a microsecond on an H200. The more sizes there are, the better the last round is filled: at
-// 512 rows and 36 tiles of weights, 80 rows take two rounds, as 128 rows do. busy: blocks that begin late, beside
-// others: they should have a tile less than the others.
+// Rows of activations per tile, and the estimated time. The more sizes there are, the better the last round is filled:
+// at 512 rows and 36 tiles of weights, 80 rows take two rounds, as 128 rows do.
 struct Tiling {
   uint32_t rows;
-  double time;
+  uint64_t time;
 };
-template <class Round>
-Tiling tiling(const swy_op& op, uint32_t steps, uint32_t busy, uint32_t blocks, std::initializer_list<uint32_t> sizes,
-              Round round) {
-  Tiling best{0, 0};
+template <class Time>
+Tiling tiling(std::initializer_list<uint32_t> sizes, Time time) {
+  Tiling best{0, UINT64_MAX};
   for (const uint32_t n : sizes) {
-    const double time = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n) + busy, blocks) * round(n);
-    if (best.rows == 0 || time < best.time) best = {n, time};
+    if (time(n) < best.time) best = {n, time(n)};
   }
   return best;
 }
@@ -155,20 +170,25 @@ uint32_t steps_of(const swy_op& op) {
   return steps;
 }
 
-Tiling tiling_of(const swy_device& device, const swy_op& op) {
-  const uint32_t steps = steps_of(op), processors = static_cast<uint32_t>(device.processors);
-  const double spans = spans_of(op);
-  if (!device.features.wgmma) {
-    return tiling(op, steps, 0, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16},
-                  [&](uint32_t n) { return spans * (n + 16) / 2; });
-  }
-  uint32_t few = 0;  // rows of narrow weights
+// Of ByteLinear.
+uint32_t busy_blocks(const swy_op& op) {
+  uint32_t rows = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i)
-    few += narrow(*op.weights[i]) ? op.weights[i]->dims[0] : 0;
-  const uint32_t busy = few == 0 ? 0 : narrow_blocks(few, width_of(op), rows_of(op));
-  // By stall samples: 1,000 cycles and 10 a row for two spans, and 2,200 and 32 a row between tiles.
-  return tiling(op, steps, busy, processors, {128, 96, 80, 64, 32},
-                [&](uint32_t n) { return 0.28 * spans * (n + 100) + 120 + 1.8 * n; });
+    rows += narrow(*op.weights[i]) ? op.weights[i]->dims[0] : 0;
+  return rows == 0 ? 0 : narrow_blocks(rows, width_of(op), rows_of(op));
+}
+
+Tiling tiling_of(const swy_device& device, const swy_op& op) {
+  const uint32_t steps = steps_of(op), rows = rows_of(op), spans = spans_of(op);
+  const auto processors = static_cast<uint32_t>(device.processors);
+  if (!device.features.wgmma) {
+    return tiling({kMostByteTileRows, 32, 16}, [&](uint32_t n) {
+      return uint64_t{rounds_of(steps, rows, n, 0, processors * kByteTileBlocks)} * spans * (n + 16) / 2;
+    });
+  }
+  return tiling({128, 96, 80, 64, 32}, [&](uint32_t n) {
+    return uint64_t{rounds_of(steps, rows, n, busy_blocks(op), processors)} * round_time(spans, n);
+  });
 }
 
 // Layout of the workspace.
@@ -242,18 +262,16 @@ swy_status record_tiles(const Recording& r, const ByteInput& x, uint16_t* permut
 }
 
 // The kernel for a size of `tiling_of`.
-decltype(&linear_bytes<128>) kernel_of(uint32_t rows) {
+decltype(&linear_bytes<32>) kernel_of(uint32_t rows) {
   switch (rows) {
-    case 128:
-      return linear_bytes<128>;
-    case 96:
-      return linear_bytes<96>;
     case 80:
       return linear_bytes<80>;
     case 64:
       return linear_bytes<64>;
-    default:
+    case 32:
       return linear_bytes<32>;
+    default:
+      return linear_bytes<128, 96>;
   }
 }
 
@@ -266,11 +284,12 @@ swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinea
   p.g.parts = 1;
   p.scales = x.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows;
+  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows, least = n == 128 ? 96 : n;
+  p.busy = busy_blocks(r.op);
   p.stages = byte_stages(width_of(r.op));
-  const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
-  return launch(r, kernel_of(n), std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(),
-                p, w, shape, r.list.step);
+  const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n == 96 ? 128 : n);
+  return launch(r, kernel_of(n), std::min(processors, steps * ceil_div(rows_of(r.op), least)), kByteThreads,
+                shape.bytes(), p, w, shape, r.list.step);
 }
 
 swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLinearWeights& w, swy_error* error) {
@@ -330,7 +349,7 @@ double cost_of_rows(const swy_device& device, const swy_op& op) {
 // Of the products with weights of many rows. Without wgmma: not measured; the rounds of a card with 132 multiprocessors
 // take as long as 180 million products a microsecond.
 double cost_of_products(const swy_device& device, const swy_op& op) {
-  const double time = tiling_of(device, op).time;
+  const auto time = static_cast<double>(tiling_of(device, op).time);
   if (device.features.wgmma) return device.rates.products(time, 100);
   return device.rates.products(time * device.processors / 132, 14);
 }
