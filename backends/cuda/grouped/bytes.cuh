@@ -230,6 +230,10 @@ __device__ __forceinline__ void product_of_bytes(const Work& work, const ByteSha
     return;
   }
   more_registers<112>();  // all that the block began with
+  // Half of the warps begin later, so that they multiply while the other half stores its results. Without a condition:
+  // with one the compiler waits for each product.
+  if (Work::kRows == kByteRows)
+    asm volatile("nanosleep.u32 %0;" ::"r"(threadIdx.x / (kByteConsumers / 2) * 1500) : "memory");
   NextTile next{blockIdx.x, work.total(), {}};
   if (next.number < next.total) {
     next.entry = work.entry(next.number);
