@@ -2,7 +2,7 @@
 // GATED_DELTA for prompts, after the rule: the gated norm of a row, as bytes for the projection behind it. So its
 // values are neither written nor read in fp32.
 #include "common/matrix.cuh"
-#include "gated_delta_chunks.cuh"
+#include "gated_delta_inputs.cuh"
 #include "grouped/byte_rows.cuh"
 
 namespace gpu {
@@ -84,9 +84,14 @@ __global__ void __launch_bounds__(kRowWarps * 32, kBlocks)
   const uint32_t row = blockIdx.y;
   release_next();
   HeadsRow of(b, step, row < step->rows ? row : 0);
+  const KeptInputs kept(step, of.row);
   depend();
   if (row >= step->rows) return;
-  if (kPends) keep_row(b.c.d, step, row);
+  if (kPends) {
+    keep_row(b.c.d, step, row);
+  } else {
+    kept.keep(b.c.d);
+  }
   convert_row<kHeld>(of, memory);
 }
 

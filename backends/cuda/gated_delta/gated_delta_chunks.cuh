@@ -42,10 +42,7 @@ struct Chunks {
 swy_status record_stands(const Recording& r, const Delta& d);
 // The state that the step's own rows go on from. With rows that stand it is not that of an earlier step.
 __device__ inline uint64_t begins_in(const Run& s) { return s.kept > 0 ? s.write : s.read; }
-// Convolution, SiLU, norms of q and k: writes q, k and v.
-swy_status record_mix(const Recording& r, const Chunks& c);
-// Per chunk: inverse, within and decay. Without pending rows it also keeps the last inputs of the convolution, which
-// `mix` has read before.
+// Per chunk: q, k and v, which are the inputs after convolution, SiLU and, q and k, norms; inverse, within and decay.
 swy_status record_triangles(const Recording& r, const Chunks& c);
 // Walks through the chunks of each sequence of more than `few` rows: o and the state.
 swy_status record_chunks(const Recording& r, const Chunks& c);
@@ -53,7 +50,8 @@ swy_status record_chunks(const Recording& r, const Chunks& c);
 swy_status record_few(const Recording& r, const Chunks& c);
 // Bytes of shared memory that a block needs.
 uint32_t least_block_memory();
-// y = rms_norm(o) * w * silu(z). With pending rows it also keeps those that stay pending.
+// y = rms_norm(o) * w * silu(z). It also keeps the last inputs of the convolution; with pending rows, those that stay
+// pending.
 swy_status record_gated_norm(const Recording& r, const Chunks& c);
 // The same, of which only `to` gets y.
 swy_status record_heads_to_bytes(const Recording& r, const Chunks& c, const ByteRows& to);

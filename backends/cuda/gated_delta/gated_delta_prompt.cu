@@ -29,7 +29,6 @@ swy_status record_rule(const Recording& r, Chunks& c, Arena arena) {
   c.d = delta_of(r);
   place(c, arena, attrs_of(r.op), r.bucket());
   if (c.pends()) SWY_CUDA_TRY(record_stands(r, c.d));
-  SWY_CUDA_TRY(record_mix(r, c));
   SWY_CUDA_TRY(record_triangles(r, c));
   if (c.pends()) SWY_CUDA_TRY(record_kept_inputs(r, c.d));
   SWY_CUDA_TRY(record_few(r, c));

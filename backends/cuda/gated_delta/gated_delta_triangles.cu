@@ -1,56 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// GATED_DELTA for prompts: matrices that depend on one chunk only, for all chunks at once.
+// GATED_DELTA for prompts: what depends on one chunk only, for all chunks at once. All blocks convolve, some of them
+// columns of v only.
 //
-// A block has one chunk of one key head. K K^T and Q K^T are the same for all value heads of it; decays and beta turn
-// them into L and W. X = (I + L)^-1 is found by blocks of 16: the diagonal ones by substitution in fp32, one thread per
-// column; the others from them by products in tf32, X_IJ = -X_II sum over K < I of L_IK X_KJ, J <= K. A warp has 16
-// columns of X, transposed, so that one product's sums are the next one's first operand.
+// The others have one chunk of one key head, whose q and k stay in shared memory. K K^T and Q K^T are the same for all
+// value heads of it; decays and beta turn them into L and W. X = (I + L)^-1 is found by blocks of 16: the diagonal ones
+// by substitution in fp32, one thread per column; the others from them by products in tf32, X_IJ = -X_II sum over K < I
+// of L_IK X_KJ, J <= K. A warp has 16 columns of X, transposed, so that one product's sums are the next one's first
+// operand.
 #include "common/matrix.cuh"
-#include "gated_delta_chunks.cuh"
+#include "gated_delta_inputs.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kThreads = 128, kStride = kChunk + 8, kPair = 2;  // value heads at a time
-constexpr uint32_t kKeepers = 16;                                    // blocks per sequence that keep inputs
-
-// Keeps the last kernel - 1 inputs of an active sequence: part `part` of kKeepers of the channels. All inputs of a
-// channel are read before one is written, since the slots may be the same.
-__device__ inline void keep_inputs(const Delta& d, const swy_step* step, uint32_t seq, uint32_t part) {
-  constexpr uint32_t kMost = 3, kAtOnce = 4, kStep = kKeepers * kThreads;
-  if (seq >= step->seqs) return;
-  const Sequence s = sequence_of(step, seq);
-  if (!s.active) return;
-  const uint32_t channels = d.channels(), keep = d.kernel - 1;
-  const float* from = d.conv_state + s.read * channels * keep;
-  float* to = d.conv_state + s.write * channels * keep;
-  for (uint32_t base = part * kThreads + threadIdx.x; base < channels; base += kAtOnce * kStep) {
-    float x[kAtOnce][kMost];
-#pragma unroll
-    for (uint32_t n = 0; n < kAtOnce; ++n) {
-      const uint32_t c = base + n * kStep;
-#pragma unroll
-      for (uint32_t t = 0; t < kMost; ++t) {
-        const uint32_t at = t + s.rows;  // among the old inputs and then the rows
-        x[n][t] = 0;
-        if (t >= keep || c >= channels) continue;
-        if (at >= keep) {
-          x[n][t] = d.qkv[uint64_t{s.first + at - keep} * channels + c];
-        } else if (!s.fresh) {
-          x[n][t] = from[uint64_t{c} * keep + at];
-        }
-      }
-    }
-#pragma unroll
-    for (uint32_t n = 0; n < kAtOnce; ++n) {
-      const uint32_t c = base + n * kStep;
-#pragma unroll
-      for (uint32_t t = 0; t < kMost; ++t) {
-        if (t < keep && c < channels) to[uint64_t{c} * keep + t] = x[n][t];
-      }
-    }
-  }
-}
+constexpr uint32_t kThreads = kInputThreads, kStride = kChunk + 8, kPair = 2;  // kPair: value heads at a time
 
 // Inverts the diagonal blocks in place, one thread per column. All threads of the block must call this.
 __device__ inline void invert_diagonal(float (*l)[kChunk][kStride]) {
@@ -210,35 +173,31 @@ __device__ inline void multiply_keys(float (&kk)[8][4], float (&qk)[8][4], uint3
   }
 }
 
-// blockIdx.x: slot; blockIdx.y: key head, and kKeepers more for the inputs of sequence blockIdx.x, without pending
-// rows.
-template <int kDim>
+// blockIdx.x: slot; blockIdx.y: key head, then 128 columns of v. kPends: with pending rows.
+template <int kDim, bool kPends>
 __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   auto& s = *reinterpret_cast<Shared<kDim>*>(memory);
-  constexpr uint32_t kUnits = kDim / 8;
   const Delta& d = c.d;
   release_next();
   const Part chunk = part_of(step, blockIdx.x, kChunk);
-  const bool keeps = blockIdx.y >= d.key_heads;
-  const bool none = !keeps && (chunk.rows == 0 || !chunk.active || chunk.total <= c.few);
+  const bool none = chunk.rows == 0 || !chunk.active;
   if (none && blockIdx.x + blockIdx.y != 0) return;  // one waits for all: the next kernel begins when all have begun
+  if (none) return depend();
+  const Run run = run_of<kPends>(step, chunk.seq);
   depend();
-  if (keeps) return keep_inputs(d, step, blockIdx.x, blockIdx.y - d.key_heads);
-  if (none) return;
-  const uint64_t tile = (uint64_t{blockIdx.x} * d.key_heads + blockIdx.y) * kChunk * kDim;
-#pragma unroll
-  for (uint32_t n = 0; n < kChunk * kUnits / kThreads; ++n) {
-    const uint32_t i = n * kThreads + threadIdx.x;
-    copy_later(s.tiles.k + i * 16, c.k + tile + i * 8, i / kUnits < chunk.rows);
-    copy_later(s.tiles.q + i * 16, c.q + tile + i * 8, i / kUnits < chunk.rows);
+  const bool values = blockIdx.y >= d.key_heads;
+#pragma unroll 1
+  for (uint32_t n = 0; n < (values ? 1 : 2); ++n) {  // once in the code, which is long
+    const Kind kind = values ? Kind::value : n == 0 ? Kind::key : Kind::query;
+    char* near = values ? nullptr : n == 0 ? s.tiles.k : s.tiles.q;
+    convolve<kPends>(c, unit_of(c, kind, values ? blockIdx.y - d.key_heads : blockIdx.y), run, chunk, near);
   }
-  copies_end();
+  if (values) return;
+  if (chunk.total <= c.few) return;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t ratio = d.value_heads / d.key_heads, head0 = blockIdx.y * ratio;
-  gates_of<kDim>(c, chunk, head0, min(kPair, ratio), s);
-  copies_wait<0>();
-  __syncthreads();
+  gates_of<kDim>(c, chunk, head0, min(kPair, ratio), s);  // all rows of q and k are there then
   float kk[8][4] = {}, qk[8][4] = {};
   multiply_keys<kDim>(kk, qk, warp, shared_at(s.tiles.k), shared_at(s.tiles.q));
   for (uint32_t done = 0; done < ratio; done += kPair) {
@@ -263,14 +222,18 @@ __global__ void __launch_bounds__(kThreads, 3) triangles(const __grid_constant__
 }  // namespace
 
 swy_status record_triangles(const Recording& r, const Chunks& c) {
-  const dim3 grid(c.slots, c.d.key_heads + (c.pends() ? 0 : kKeepers));
+  const dim3 grid(c.slots, c.d.key_heads + value_units(c.d));
+  const bool pends = c.pends();
   switch (c.d.key_dim) {
     case 32:
-      return launch(r, triangles<32>, grid, kThreads, sizeof(Shared<32>), c, r.list.step);
+      return launch(r, pends ? triangles<32, true> : triangles<32, false>, grid, kThreads, sizeof(Shared<32>), c,
+                    r.list.step);
     case 64:
-      return launch(r, triangles<64>, grid, kThreads, sizeof(Shared<64>), c, r.list.step);
+      return launch(r, pends ? triangles<64, true> : triangles<64, false>, grid, kThreads, sizeof(Shared<64>), c,
+                    r.list.step);
     default:
-      return launch(r, triangles<128>, grid, kThreads, sizeof(Shared<128>), c, r.list.step);
+      return launch(r, pends ? triangles<128, true> : triangles<128, false>, grid, kThreads, sizeof(Shared<128>), c,
+                    r.list.step);
   }
 }
 

@@ -2,8 +2,8 @@
 // Grouped products (grouped.cuh) of 4-bit weights with activations as bytes.
 //
 // Scales cost more than products, if every sum of 64 elements is scaled. So there are none within a tile:
-//   - a row of activations has one scale, but for powers of two: where a stage's elements are smaller, sums are shifted
-//     at its beginning. Most rows need none of that.
+//   - a row of activations has one scale, but for powers of four: where a stage's elements are that much smaller, sums
+//     are shifted at its beginning. Most rows need none of that.
 //   - so has a row of a weight: the largest of its groups. The others become smaller bytes. With f = 256 times the
 //     scale of a group over the largest one, an element is the upper byte of 16 f (q - 8) + 128, and those of the
 //     largest are exact. One multiplication serves two elements, 16 bits apart; what the lower one borrows from the
@@ -98,11 +98,13 @@ __device__ __forceinline__ void shift_sums(const char* changes, uint32_t groups,
   const uint32_t lane = threadIdx.x % 32;
   uint2 own = make_uint2(0, 0);
   if (lane < groups * 2) own = reinterpret_cast<const uint2*>(changes)[lane];
-  if (__any_sync(kAll, (own.x | own.y) != 0) == 0) return;
+  const uint32_t changed = __ballot_sync(kAll, (own.x | own.y) != 0);  // two bits of eight rows
+  if (changed == 0) return;
   products_wait<0>();
   keep(sums);
 #pragma unroll
   for (int n = 0; n < N / 8; ++n) {
+    if ((changed >> (2 * n) & 3) == 0) continue;
     const uint32_t two = reinterpret_cast<const uint32_t*>(changes)[n * 4 + lane % 4];
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
@@ -227,6 +229,10 @@ __device__ __forceinline__ void product_of_bytes(const Work& work, const ByteSha
     return;
   }
   more_registers<112>();  // all that the block began with
+  // Half of the warps begin later, so that they multiply while the other half stores its results. Without a condition:
+  // with one the compiler waits for each product.
+  if (Work::kRows == kByteRows)
+    asm volatile("nanosleep.u32 %0;" ::"r"(threadIdx.x / (kByteConsumers / 2) * 1500) : "memory");
   NextTile next{blockIdx.x, work.total(), {}};
   if (next.number < next.total) {
     next.entry = work.entry(next.number);

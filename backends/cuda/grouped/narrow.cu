@@ -21,17 +21,18 @@ namespace cg = cooperative_groups;
 constexpr uint32_t kThreads = 512, kRing = 3, kBox = 32;  // kBox: rows
 [[maybe_unused]] constexpr uint32_t kColumns = 64;
 constexpr uint32_t kWantedBlocks = 132, kMostParts = 8, kLeastWidth = 128;
-constexpr uint32_t kTokens = 128;  // of a tile
+constexpr uint32_t kTile = 128, kSmallTile = 64;  // tokens
+constexpr uint32_t kMostClusters = 15;            // of kMostParts blocks that run at once on an H100 and an H200; of
+                                                  // half as many twice as many
 
 struct NarrowMaps {
   CUtensorMap boxes[SWY_LINEAR_MAX_WEIGHTS];
 };
 
 // Four warpgroups: kGroups groups of 64 rows, times groups of kN of a tile's tokens.
-template <uint32_t kGroups>
+template <uint32_t kGroups, uint32_t kTokens>
 struct Form {
-  static constexpr uint32_t kN = kTokens * kGroups / 4;
-  static constexpr uint32_t kTermBytes = kTokens * kBoxBytes;         // 64 columns
+  static constexpr uint32_t kN = kTokens * kGroups / 4, kTermBytes = kTokens * kBoxBytes;  // kTermBytes: 64 columns
   static constexpr uint32_t kRows = 64 * kGroups, kSums = kRows + 4;  // kSums: floats of a token in `sums`
   static constexpr uint32_t kStage = kRows * kBoxBytes;               // a ring of weights, then two times two terms
   static constexpr uint32_t kBarriers = kRing * kStage + 4 * kTermBytes, kBytes = kBarriers + kRing * 8;
@@ -66,6 +67,7 @@ __device__ inline void two_terms(float2 v, uint32_t& high, uint32_t& low) {
 }
 
 // A thread's elements of 64 columns: four columns of every 32nd token.
+template <uint32_t kTokens>
 struct TokenColumns {
   static constexpr uint32_t kEach = kTokens / 32;
   const float* x;
@@ -117,10 +119,10 @@ struct TokenColumns {
 };
 
 // Begins acc += weights times terms, 64 columns. `a` must be kept until the products are done.
-template <uint32_t kGroups>
+template <uint32_t kGroups, uint32_t kTokens>
 __device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32_t (&a)[4][4],
                                         float (&acc)[kTokens * kGroups / 8]) {
-  constexpr int kN = Form<kGroups>::kN;
+  constexpr int kN = Form<kGroups, kTokens>::kN;
   const uint32_t group = threadIdx.x / 128, lane = threadIdx.x % 32;
   const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + lane % 16;
 #pragma unroll
@@ -141,9 +143,9 @@ __device__ inline void multiply_columns(uint32_t weights, uint32_t terms, uint32
 }
 
 // A block's sums, by tokens, to shared memory.
-template <uint32_t kGroups>
+template <uint32_t kGroups, uint32_t kTokens>
 __device__ inline void put_sums(float* sums, const float (&acc)[kTokens * kGroups / 8]) {
-  using F = Form<kGroups>;
+  using F = Form<kGroups, kTokens>;
   const uint32_t group = threadIdx.x / 128, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const uint32_t row = group % kGroups * 64 + threadIdx.x / 32 % 4 * 16 + g, token = group / kGroups * F::kN + t * 2;
 #pragma unroll
@@ -175,16 +177,17 @@ __device__ inline void put(const Narrow& p, uint32_t token, uint32_t row, float4
 
 // Adds up the cluster's sums of this block's share of the tokens, and their squares. The loads of a thread are all
 // issued before the first result is used, since a store may be to what a later load reads.
-template <uint32_t kGroups, bool kRoots>
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0, uint32_t row0, uint32_t tokens,
                                  const float* sums) {
-  using F = Form<kGroups>;
-  constexpr uint32_t kAtOnce = 2, kFours = F::kRows / 4;
+  using F = Form<kGroups, kTokens>;
+  constexpr uint32_t kAtOnce = kTokens / kSmallTile, kFours = F::kRows / 4;
   const auto cluster = cg::this_cluster();
   cluster.sync();
   const uint32_t share = kTokens / p.parts, rows = p.first[p.count];
   for (uint32_t first = threadIdx.x; first < share * kFours; first += kThreads * kAtOnce) {
     float4 own[kAtOnce][kMostParts];
+    float squares[kAtOnce][kRoots ? kMostParts : 1] = {};
 #pragma unroll
     for (uint32_t n = 0; n < kAtOnce; ++n) {
       const uint32_t i = min(first + n * kThreads, share * kFours - 1), at = part * share + i / kFours;
@@ -192,8 +195,9 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
       for (uint32_t j = 0; j < kMostParts; ++j) {
         own[n][j] = make_float4(0, 0, 0, 0);
         if (j >= p.parts) continue;
-        own[n][j] = *reinterpret_cast<const float4*>(
-            cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + i % kFours * 4]), j));
+        const float* from = cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums]), j);
+        own[n][j] = *reinterpret_cast<const float4*>(from + i % kFours * 4);
+        if constexpr (kRoots) squares[n][j] = from[F::kRows];
       }
     }
 #pragma unroll
@@ -207,11 +211,10 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
       if (i >= share * kFours || token0 + at >= tokens || row >= rows) continue;
       float by = p.inverse == nullptr ? 1.0f : p.inverse[token0 + at];
       if constexpr (kRoots) {
-        float squares = 0;
-        for (uint32_t j = 0; j < p.parts; ++j) {
-          squares += *cluster.map_shared_rank(const_cast<float*>(&sums[at * F::kSums + F::kRows]), j);
-        }
-        by = rsqrtf(squares / static_cast<float>(p.width) + p.eps);
+        float all = 0;
+#pragma unroll
+        for (uint32_t j = 0; j < kMostParts; ++j) all += squares[n][j];
+        by = rsqrtf(all / static_cast<float>(p.width) + p.eps);
       }
       put(p, token0 + at, row, sum, by);
     }
@@ -220,6 +223,7 @@ __device__ inline void put_total(const Narrow& p, uint32_t part, uint32_t token0
 }
 
 // Chooses for this block's share of the tokens, when all of their results are written.
+template <uint32_t kTokens>
 __device__ inline void put_choices(const Narrow& p, uint32_t part, uint32_t token0, uint32_t tokens) {
   const uint32_t share = kTokens / p.parts, rows = p.w[0].rows, top_k = p.choice.top_k;
   for (uint32_t i = threadIdx.x / 32; i < share; i += kThreads / 32) {
@@ -233,11 +237,11 @@ __device__ inline void put_choices(const Narrow& p, uint32_t part, uint32_t toke
 #endif
 
 // blockIdx.x: kTokens tokens times the parts of the width, a cluster; y: 64 kGroups rows. kRoots: Narrow::roots.
-template <uint32_t kGroups, bool kRoots>
+template <uint32_t kGroups, uint32_t kTokens, bool kRoots>
 __global__ void __launch_bounds__(kThreads, 1)
     narrow_product(const __grid_constant__ Narrow p, const __grid_constant__ NarrowMaps maps, const swy_step* step) {
 #ifdef SWY_HOPPER
-  using F = Form<kGroups>;
+  using F = Form<kGroups, kTokens>;
   extern __shared__ __align__(1024) char memory_of_narrow[];
   char* terms = memory_of_narrow + kRing * F::kStage;
   const uint32_t base = shared_at(memory_of_narrow), barriers = base + F::kBarriers;
@@ -262,9 +266,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (uint32_t i = 0; i < min(kRing, steps); ++i) barrier_wait(barriers + i * 8, 0);
     return;
   }
-  TokenColumns x(p, token0, tokens);
+  TokenColumns<kTokens> x(p, token0, tokens);
   x.load(p, begin * kColumns);
-  x.put<kRoots>(terms);
+  x.template put<kRoots>(terms);
   if (steps > 1) x.load(p, (begin + 1) * kColumns);
   float acc[F::kN / 2];
 #pragma unroll
@@ -276,8 +280,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (i != 0) ask(i - 1 + kRing);
     barrier_wait(barriers + slot * 8, i / kRing % 2);
     uint32_t a[4][4];
-    multiply_columns<kGroups>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * F::kTermBytes, a, acc);
-    if (i + 1 < steps) x.put<kRoots>(terms + (i + 1) % 2 * 2 * F::kTermBytes);
+    multiply_columns<kGroups, kTokens>(base + slot * F::kStage, shared_at(terms) + i % 2 * 2 * F::kTermBytes, a, acc);
+    if (i + 1 < steps) x.template put<kRoots>(terms + (i + 1) % 2 * 2 * F::kTermBytes);
     if (i + 2 < steps) x.load(p, (begin + i + 2) * kColumns);
     products_wait<0>();
 #pragma unroll
@@ -286,31 +290,37 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   float* sums = reinterpret_cast<float*>(memory_of_narrow);
-  put_sums<kGroups>(sums, acc);
+  put_sums<kGroups, kTokens>(sums, acc);
   if constexpr (kRoots) x.put_squares(sums + F::kRows, F::kSums);
-  put_total<kGroups, kRoots>(p, part, token0, row0, tokens, sums);
-  if (p.choice.ids != nullptr) put_choices(p, part, token0, tokens);
+  put_total<kGroups, kTokens, kRoots>(p, part, token0, row0, tokens, sums);
+  if (p.choice.ids != nullptr) put_choices<kTokens>(p, part, token0, tokens);
 #endif
 }
 
-// Blocks that a tile's width is divided among. Depends only on the size of the step if the bucket does.
-uint32_t parts_of(uint32_t tiles, uint32_t width) {
+// Blocks that a tile's width is divided among, `most` at most. Depends only on the size of the step if the bucket does.
+uint32_t parts_of(uint32_t tiles, uint32_t width, uint32_t most) {
   uint32_t parts = 1;
-  while (parts < kMostParts && tiles * parts * 2 <= kWantedBlocks && width / (parts * 2) >= kLeastWidth) parts *= 2;
+  while (parts < most && tiles * parts * 2 <= kWantedBlocks && width / (parts * 2) >= kLeastWidth) parts *= 2;
   return parts;
 }
 
-template <uint32_t kGroups>
-swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, uint32_t tokens) {
-  using F = Form<kGroups>;
+template <uint32_t kGroups, uint32_t kTokens = kTile>
+swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, uint32_t tokens,
+                         uint32_t most_parts = kMostParts) {
+  using F = Form<kGroups, kTokens>;
   const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows), token_tiles = ceil_div(tokens, kTokens);
-  p.parts = parts_of(token_tiles * row_tiles, p.width);
-  const auto kernel = p.roots ? narrow_product<kGroups, true> : narrow_product<kGroups, false>;
+  p.parts = parts_of(token_tiles * row_tiles, p.width, most_parts);
+  const auto kernel = p.roots ? narrow_product<kGroups, kTokens, true> : narrow_product<kGroups, kTokens, false>;
   return launch_clusters(r, kernel, p.parts, dim3(token_tiles * p.parts, row_tiles), kThreads, F::kBytes, p, maps,
                          r.list.step);
 }
 
 }  // namespace
+
+uint32_t narrow_blocks(uint32_t rows, uint32_t width, uint32_t tokens) {
+  const uint32_t tiles = ceil_div(rows, Form<4, kTile>::kRows) * ceil_div(tokens, kTile);
+  return tiles * parts_of(tiles, width, kMostParts);
+}
 
 swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
   NarrowMaps maps{};
@@ -321,7 +331,11 @@ swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
   }
   const uint32_t rows = p.first[p.count];
   if (rows <= 64) return record_groups<1>(r, p, maps, tokens);
-  return rows <= 128 ? record_groups<2>(r, p, maps, tokens) : record_groups<4>(r, p, maps, tokens);
+  if (rows <= 128) return record_groups<2>(r, p, maps, tokens);
+  // Half of a large tile's products, and half of its sums to be added up: where as many blocks run at once.
+  const uint32_t small = ceil_div(tokens, kSmallTile) * ceil_div(rows, Form<4, kSmallTile>::kRows);
+  if (small * kMostParts / 2 > kWantedBlocks) return record_groups<4>(r, p, maps, tokens);
+  return record_groups<4, kSmallTile>(r, p, maps, tokens, small <= kMostClusters ? kMostParts : kMostParts / 2);
 }
 
 }  // namespace gpu

@@ -38,6 +38,8 @@ struct Narrow {
 inline bool narrow(const swy_tensor& t) {
   return t.dtype == SWY_BF16 && t.rank == 2 && t.dims[0] <= 512 && t.dims[1] % 32 == 0;
 }
+// About how many blocks such a product has. They leave no room beside them on a multiprocessor.
+uint32_t narrow_blocks(uint32_t rows, uint32_t width, uint32_t tokens);
 // Records the product of up to `tokens` rows; fills `first` and `parts`.
 swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens);
 

@@ -20,10 +20,22 @@ namespace {
 uint32_t least_rows(const swy_device& device) { return device.features.wgmma ? kLeastByteRows : 65; }
 
 struct ByteLinear {
-  GroupedLinear g;  // x: panels of bytes
-  uint32_t stages;
+  GroupedLinear g;        // x: panels of bytes
+  uint32_t stages, busy;  // busy: as in rounds_of
   ByteScales scales;
 };
+
+// Rounds over all blocks that tiles of n rows of activations take. busy: blocks that begin late, beside others: they
+// should have a tile less than the others.
+__host__ __device__ constexpr uint32_t rounds_of(uint32_t steps, uint32_t rows, uint32_t n, uint32_t busy,
+                                                 uint32_t blocks) {
+  return (steps * ((rows + n - 1) / n) + busy + blocks - 1) / blocks;
+}
+// The time of a round on an H200, hundredths of a microsecond. By stall samples: 1,000 cycles and 10 a row for two
+// spans, and 2,200 and 32 a row between tiles.
+__host__ __device__ constexpr uint32_t round_time(uint32_t spans, uint32_t n) {
+  return spans * 7 * (n + 100) / 25 + 120 + n * 9 / 5;
+}
 struct ByteInput {
   GroupedRows g;  // but for where they go
   ByteRows rows;
@@ -68,56 +80,65 @@ struct LinearBytes : LinearWork<N> {
         prefetch_line(this->p.residual + uint64_t{row} * tile.what.w + column);
     }
   }
-  // Lanes g and g + 1 have two of four neighbouring columns each, for two rows. They exchange half of them, so that
-  // each writes four neighbours of a row. What is added is loaded for several rows before any is stored, since a store
-  // may be to what a later load reads.
+  // A thread writes its two neighbouring columns of each row, so that half a warp, which a store of eight bytes takes
+  // at a time, has whole sectors of four rows. Stores of 16 bytes take a quarter of a warp at a time, which has four
+  // columns of eight rows: eight half sectors. What is added is loaded for several rows before any is stored, since a
+  // store may be to what a later load reads.
   template <int>
   __device__ void store_bytes(const GroupedTile& tile, const ByteSums<N>& sums) const {
     constexpr int kAtOnce = 4;
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const bool odd = g % 2 != 0;
-    const uint32_t column = tile.what.z + threadIdx.x / 32 * 16 + g / 2 * 4,
-                   first = tile.what.y + t * 2 + (odd ? 1 : 0);
-    const uint32_t width = tile.what.w;
-    float* y = this->p.y[tile.what.x] + column;
-    const float* residual = this->p.residual == nullptr ? nullptr : this->p.residual + column;
+    const uint32_t column = tile.what.z + byte_row<LinearWork<N>::kOrder>(0), width = tile.what.w;
+    const uint32_t first = tile.what.y + threadIdx.x % 4 * 2;
+    const int left = column < width ? static_cast<int>(this->rows - first) : 0;  // rows from the first one
+    const uint64_t at = uint64_t{first} * width + column;
+    float* to = this->p.y[tile.what.x] + at;
+    const float* from = this->p.residual == nullptr ? nullptr : this->p.residual + at;
 #pragma unroll
     for (int m = 0; m < N / 8; m += kAtOnce) {
-      float4 old[kAtOnce];
+      float2 old[kAtOnce][2];
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const uint32_t row = first + (m + i) * 8;
-        const bool there = residual != nullptr && row < this->rows && column < width;
-        old[i] = there ? *reinterpret_cast<const float4*>(residual + uint64_t{row} * width) : float4{};
-      }
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        float of[4], v[4];
-        sums.four(m + i, of);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const float own = odd ? of[2 * h + 1] : of[2 * h];
-          const float got = __shfl_xor_sync(kAll, odd ? of[2 * h] : of[2 * h + 1], 4);
-          v[h] = odd ? got : own, v[2 + h] = odd ? own : got;
+        for (int e = 0; e < 2; ++e) {
+          old[i][e] = make_float2(0, 0);
+          if (m + i >= N / 8 || from == nullptr || (m + i) * 8 + e >= left) continue;
+          old[i][e] = *reinterpret_cast<const float2*>(from + (i * 8 + e) * width);
         }
-        const uint32_t row = first + (m + i) * 8;
-        if (row >= this->rows || column >= width) continue;
-        *reinterpret_cast<float4*>(y + uint64_t{row} * width) =
-            make_float4(v[0] + old[i].x, v[1] + old[i].y, v[2] + old[i].z, v[3] + old[i].w);
       }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (m + i >= N / 8) break;
+        float v[4];
+        sums.four(m + i, v);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if ((m + i) * 8 + e >= left) continue;
+          *reinterpret_cast<float2*>(to + (i * 8 + e) * width) =
+              make_float2(v[e] + old[i][e].x, v[2 + e] + old[i][e].y);
+        }
+      }
+      to += kAtOnce * 8 * width;
+      if (from != nullptr) from += kAtOnce * 8 * width;
     }
   }
 };
 
 #endif
 
-template <int N>
+// With tiles of N or of kOther rows, whatever suits the rows of the step: a bucket has many numbers of rows.
+template <int N, int kOther = N>
 __global__ void __launch_bounds__(kByteThreads, 1)
     linear_bytes(const __grid_constant__ ByteLinear p, const __grid_constant__ GroupedLinearWeights w,
                  const ByteShape shape, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ __align__(1024) char memory_of_bytes[];
-  product_of_bytes(LinearBytes<N>(p, w, step_rows(step, p.g.domain)), shape, memory_of_bytes, p.g.beside);
+  const uint32_t rows = step_rows(step, p.g.domain), steps = p.g.first[p.g.count];
+  const auto time = [&](uint32_t n) { return rounds_of(steps, rows, n, p.busy, gridDim.x) * round_time(p.g.spans, n); };
+  if (N != kOther && time(kOther) < time(N)) {
+    product_of_bytes(LinearBytes<kOther>(p, w, rows), shape, memory_of_bytes, p.g.beside);
+  } else {
+    product_of_bytes(LinearBytes<N>(p, w, rows), shape, memory_of_bytes, p.g.beside);
+  }
   if (p.g.beside) depend();
 #endif
 }
@@ -126,18 +147,17 @@ uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
 uint32_t spans_of(const swy_op& op) { return ceil_div(width_of(op), kSpan); }
 
-// Rows of activations per tile, and the estimated time: rounds over all blocks, each of which takes the time of its
-// rows and of some more. With wgmma in hundredths of a microsecond on an H200.
+// Rows of activations per tile, and the estimated time. The more sizes there are, the better the last round is filled:
+// at 512 rows and 36 tiles of weights, 80 rows take two rounds, as 128 rows do.
 struct Tiling {
   uint32_t rows;
   uint64_t time;
 };
-Tiling tiling(const swy_op& op, uint32_t steps, uint32_t blocks, std::initializer_list<uint32_t> sizes, uint32_t more) {
+template <class Time>
+Tiling tiling(std::initializer_list<uint32_t> sizes, Time time) {
   Tiling best{0, UINT64_MAX};
   for (const uint32_t n : sizes) {
-    const uint64_t rounds = ceil_div(uint64_t{steps} * ceil_div(rows_of(op), n), blocks);
-    const uint64_t time = rounds * spans_of(op) * (n + more) / 2;
-    if (time < best.time) best = {n, time};
+    if (time(n) < best.time) best = {n, time(n)};
   }
   return best;
 }
@@ -150,10 +170,25 @@ uint32_t steps_of(const swy_op& op) {
   return steps;
 }
 
+// Of ByteLinear.
+uint32_t busy_blocks(const swy_op& op) {
+  uint32_t rows = 0;
+  for (uint32_t i = first_weight(op); i < op.weight_count; ++i)
+    rows += narrow(*op.weights[i]) ? op.weights[i]->dims[0] : 0;
+  return rows == 0 ? 0 : narrow_blocks(rows, width_of(op), rows_of(op));
+}
+
 Tiling tiling_of(const swy_device& device, const swy_op& op) {
-  const uint32_t steps = steps_of(op), processors = static_cast<uint32_t>(device.processors);
-  if (device.features.wgmma) return tiling(op, steps, processors, {128, 96, 64, 32}, 60);
-  return tiling(op, steps, processors * kByteTileBlocks, {kMostByteTileRows, 32, 16}, 16);
+  const uint32_t steps = steps_of(op), rows = rows_of(op), spans = spans_of(op);
+  const auto processors = static_cast<uint32_t>(device.processors);
+  if (!device.features.wgmma) {
+    return tiling({kMostByteTileRows, 32, 16}, [&](uint32_t n) {
+      return uint64_t{rounds_of(steps, rows, n, 0, processors * kByteTileBlocks)} * spans * (n + 16) / 2;
+    });
+  }
+  return tiling({128, 96, 80, 64, 32}, [&](uint32_t n) {
+    return uint64_t{rounds_of(steps, rows, n, busy_blocks(op), processors)} * round_time(spans, n);
+  });
 }
 
 // Layout of the workspace.
@@ -226,6 +261,20 @@ swy_status record_tiles(const Recording& r, const ByteInput& x, uint16_t* permut
                 kByteTileThreads, shape.bytes(), p, shape, r.list.step);
 }
 
+// The kernel for a size of `tiling_of`.
+decltype(&linear_bytes<32>) kernel_of(uint32_t rows) {
+  switch (rows) {
+    case 80:
+      return linear_bytes<80>;
+    case 64:
+      return linear_bytes<64>;
+    case 32:
+      return linear_bytes<32>;
+    default:
+      return linear_bytes<128, 96>;
+  }
+}
+
 // The products of p's weights, `w`.
 swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinearWeights& w, const ByteRows& x) {
   p.g.x = x.panels;
@@ -235,15 +284,12 @@ swy_status record_products(const Recording& r, ByteLinear& p, const GroupedLinea
   p.g.parts = 1;
   p.scales = x.scales;
   const auto processors = static_cast<uint32_t>(r.device().processors);
-  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows;
+  const uint32_t steps = p.g.first[p.g.count], n = tiling_of(r.device(), r.op).rows, least = n == 128 ? 96 : n;
+  p.busy = busy_blocks(r.op);
   p.stages = byte_stages(width_of(r.op));
-  const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n);
-  const auto kernel = n == 128  ? linear_bytes<128>
-                      : n == 96 ? linear_bytes<96>
-                      : n == 64 ? linear_bytes<64>
-                                : linear_bytes<32>;
-  return launch(r, kernel, std::min(processors, steps * ceil_div(rows_of(r.op), n)), kByteThreads, shape.bytes(), p, w,
-                shape, r.list.step);
+  const ByteShape shape = byte_shape(r.device().features.block_memory, width_of(r.op), n == 96 ? 128 : n);
+  return launch(r, kernel_of(n), std::min(processors, steps * ceil_div(rows_of(r.op), least)), kByteThreads,
+                shape.bytes(), p, w, shape, r.list.step);
 }
 
 swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLinearWeights& w, swy_error* error) {

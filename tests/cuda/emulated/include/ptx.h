@@ -16,6 +16,7 @@ uint64_t special_globaltimer();
 inline uint32_t special_cluster_ctarank() { return current->here.rank; }
 inline uint32_t special_clusterid_x() { return current->here.cluster.x; }
 inline uint32_t special_smid() { return 0; }
+inline void nanosleep_u32(uint32_t) {}
 template <class T>
 void mov_u32(T& to, uint32_t from) {
   to = from;
