@@ -21,8 +21,6 @@ struct Two {
   uint32_t tiles, all_tiles;  // of a block, and of a weight
   uint32_t scale_bytes;       // of a tile
   float per_width;            // 1 over the width
-
-  __host__ __device__ uint32_t slices() const { return in.table.width / kSlice; }
 };
 struct TwoMaps {
   CUtensorMap of[kSides];
@@ -32,6 +30,10 @@ __host__ __device__ constexpr uint32_t shared_bytes(uint32_t tiles, uint32_t sca
   return 1024 + tiles * (kSliceWarps * kTileBytes + kSides * scale_bytes) +
          (rows > 1 ? kSliceWarps * static_cast<uint32_t>(sizeof(QuadMemory)) : 0);
 }
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+__device__ inline uint32_t slices_of(const Two& b) { return b.in.table.width / kSlice; }
 
 // Elements `column` to `column` + 7 of a row of the table: if of 4 bits, a word with one scale.
 __device__ inline void load_entry(const Two& b, uint32_t id, uint32_t column, float (&v)[8]) {
@@ -83,7 +85,7 @@ __device__ inline void ask_tiles(const TwoMaps& maps, const Two& b, char* boxes,
     arrived.init();
     if (warp == 0) scales_arrived.init();
     publish_barriers();
-    if (slice < b.slices()) {
+    if (slice < slices_of(b)) {
       arrived.expect(tiles * kTileBytes);
       for (uint32_t i = 0; i < tiles; ++i) {
         arrived.ask(boxes + i * kTileBytes, maps.of[side], slice * kBoxBytes, (first + i) * kTileRows);
@@ -99,6 +101,8 @@ __device__ inline void ask_tiles(const TwoMaps& maps, const Two& b, char* boxes,
   }
 }
 
+#endif
+
 template <uint32_t kRows>
 __global__ void __launch_bounds__(kRows == 1 ? kBesideThreads : kSliceThreads, 2)
     linear_two(const __grid_constant__ TwoMaps maps, const __grid_constant__ Two b, const swy_step* step) {
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(kRows == 1 ? kBesideThreads : kSliceThreads, 2
   using Places = std::conditional_t<kRows == 1, ScalePlaces, PairPlaces>;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, side = warp / kSideWarps, slice = warp % kSideWarps;
   const uint32_t first = blockIdx.x * b.tiles, tiles = min(b.tiles, b.all_tiles - first);
-  const bool exists = slice < b.slices();
+  const bool exists = slice < slices_of(b);
   Stamps stamps(kStampNormed);
   char* boxes = first_box(dynamic);                           // [warp][tile]
   char* scales = boxes + kSliceWarps * b.tiles * kTileBytes;  // [side][tile]
