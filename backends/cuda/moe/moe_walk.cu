@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MOE and MOE_ADD of three or four rows on Hopper: three kernels.
+// MOE and MOE_ADD of three or four rows on Hopper: three kernels, or the last two where the output projection's launch
+// gives the router's logits (linear_router.h); gate_up then makes integers of its input itself.
 //
 //   route     the router's logits, and the shared expert's gate: 8 rows per block (if they are in bf16)
 //   gate_up   chooses, then h = silu(gate) * up, as integers: 64 columns of one expert and one row per block; of
