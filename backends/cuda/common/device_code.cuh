@@ -120,6 +120,13 @@ __device__ inline uint32_t step_rows(const swy_step* step, swy_rows domain) {
   return domain == SWY_ROWS_LOGITS ? step->logit_rows : domain == SWY_ROWS_SAMPLE ? step->sample_rows : step->rows;
 }
 
+// The row of a table for a token of the step: a token id, or an entry of the device's token buffer (step.h). Ids
+// outside the table get its first or last row.
+__device__ inline uint32_t entry_of(int32_t token, const int32_t* tokens, const Weight& table) {
+  if (token < 0) token = __ldcg(tokens - 1 - token);
+  return min(static_cast<uint32_t>(max(token, 0)), table.rows - 1);
+}
+
 // ---- elements of weights
 
 __device__ inline float half_bits(uint16_t h) { return __half2float(__ushort_as_half(h)); }

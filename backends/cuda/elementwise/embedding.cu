@@ -14,9 +14,7 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
   stamps.note(kWaited);
   const uint32_t row = blockIdx.x;
   if (row >= step->rows) return;
-  int32_t token = step_array<int32_t>(step, step->row_token_at)[row];
-  if (token < 0) token = tokens[-1 - token];
-  const uint32_t id = min(static_cast<uint32_t>(max(token, 0)), table.rows - 1);
+  const uint32_t id = entry_of(step_array<int32_t>(step, step->row_token_at)[row], tokens, table);
   float* to = y + uint64_t{row} * table.width;
   for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < table.width; i += gridDim.y * blockDim.x) {
     to[i] = weight_at(table, id, i);

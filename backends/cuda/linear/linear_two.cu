@@ -55,10 +55,7 @@ __device__ inline void find_entries(const Two& b, const swy_step* step, uint32_t
 #pragma unroll
   for (uint32_t m = 0; m < kRows; ++m) token[m] = m < rows ? of_rows[m] : 0;
 #pragma unroll
-  for (uint32_t m = 0; m < kRows; ++m) {
-    if (token[m] < 0) token[m] = __ldcg(b.tokens - 1 - token[m]);
-    id[m] = min(static_cast<uint32_t>(max(token[m], 0)), b.in.table.rows - 1);
-  }
+  for (uint32_t m = 0; m < kRows; ++m) id[m] = entry_of(token[m], b.tokens, b.in.table);
 }
 
 // A lane's eight elements of a slice of rows `first` to `first` + kCount - 1: of the table's rows, or of the other
