@@ -42,6 +42,7 @@ uint32_t within(uint32_t n, uint32_t limit, uint64_t vocab) {
 
 std::vector<uint32_t> Head::results(uint32_t wants) const {
   std::vector<uint32_t> r = always;
+  if (wants != 0) r.insert(r.end(), beside.begin(), beside.end());
   if ((wants & (kWantLogits | kWantCandidates)) != 0) r.push_back(logits);
   if ((wants & kWantTop) != 0) {
     r.insert(r.end(), {tokens_with_top, top_ids, top_logprobs});

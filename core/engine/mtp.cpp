@@ -90,6 +90,7 @@ MtpLayer::Made MtpLayer::add_draws(Graph& g, const DeviceSampling& device) {
 MtpLayer::MtpLayer(const Program& program, Planner planner, Made made)
     : planner_(std::move(planner)), made_(std::move(made)), shortlist_(program.mtp_shortlist) {
   if (!shortlist_.empty()) all_logits_.resize(vocab_of(program), -std::numeric_limits<float>::infinity());
+  made_.head.beside.swap(made_.head.always);  // rows of a text that are only read have none
   const Graph& graph = planner_.graph();
   row_value_ = draws() ? made_.row : graph.results[1];
   hidden_ = static_cast<uint32_t>(graph.values[graph.inputs[0]].width);
@@ -110,7 +111,8 @@ Status MtpLayer::prepare(std::span<const StepCounts> steps, bool drawn, const St
     std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
     SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::apart));
   }
-  return runner_->prepare(steps, kWantLogits, progress);  // some requests have their guesses drawn by the host
+  SWY_TRY(runner_->prepare(steps, kWantLogits, progress));  // some requests have their guesses drawn by the host
+  return runner_->prepare(steps, 0, progress, HeadLists::apart);
 }
 
 Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest) {

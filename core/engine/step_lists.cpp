@@ -82,7 +82,8 @@ Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, co
                            HeadLists head) {
   uint64_t done = 0;
   for (StepCounts counts : steps) {
-    if (wants == kWantLogits) counts.sample_rows = 0;
+    if (wants == kWantLogits || wants == 0) counts.sample_rows = 0;
+    if (wants == 0) counts.logit_rows = 0;
     const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
     const Key key = key_of(bucket, head, wants);
     Made& entry = executables_[key];
@@ -106,8 +107,7 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
                                                                 uint32_t wants) {
   constexpr int kMaxRounds = 16;  // of planning, each without what refused to be recorded in those before
   ++recorded_;
-  // With nothing wanted the head is planned all the same, and not submitted.
-  std::vector<uint32_t> results = s_.head.results(wants == 0 ? uint32_t{kWantLogits} : wants);
+  std::vector<uint32_t> results = s_.head.results(wants);
   if (bucket.rows == 1) std::replace(results.begin(), results.end(), s_.last_row, s_.row);
   for (int round = 1;; ++round) {
     const auto planned = [&] {

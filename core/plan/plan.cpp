@@ -39,7 +39,8 @@ Status check_variant(const VariantRule& rule, const std::vector<PlanDevice>& dev
                rule.forbid ? "!" : "", rule.kernel, rule.op, known.empty() ? "none" : known);
 }
 
-// The graph that produces `results`: operations of the head that these do not need are left out.
+// The graph that produces `results`, and changes the states of steps. Operations that neither needs are left out: of the
+// head, and those after the last one with states where nothing is wanted of a step.
 Graph graph_for(Graph graph, std::span<const uint32_t> results) {
   std::vector<bool> wanted(graph.values.size());
   for (const uint32_t v : results) wanted[v] = true;
@@ -47,10 +48,8 @@ Graph graph_for(Graph graph, std::span<const uint32_t> results) {
   for (auto op = graph.ops.rbegin(); op != graph.ops.rend(); ++op) {
     const auto head = [&](uint32_t v) { return graph.values[v].rows != SWY_ROWS_STEP; };
     const auto needed = [&](uint32_t v) { return bool{wanted[v]}; };
-    if (std::any_of(op->outputs.begin(), op->outputs.end(), head) &&
-        std::none_of(op->outputs.begin(), op->outputs.end(), needed)) {
-      continue;
-    }
+    const bool changes = !op->states.empty() && std::none_of(op->outputs.begin(), op->outputs.end(), head);
+    if (!changes && std::none_of(op->outputs.begin(), op->outputs.end(), needed)) continue;
     for (const uint32_t v : op->inputs) wanted[v] = true;
     kept.push_back(std::move(*op));
   }

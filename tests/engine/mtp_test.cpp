@@ -420,6 +420,19 @@ TEST(Mtp, IsLostWhereTokensWereFedWithoutIt) {
 }
 
 // A program without the layer has none, and says so where it is asked for.
+// Rows that are only read change the layer's states: what comes after the last of these is left out.
+TEST(Mtp, RowsThatAreReadEndWithTheStates) {
+  const TestModel t = tiny("mtp", "reference");
+  ASSERT_NE(t.model, nullptr);
+  const auto whole = t.model->plan_mtp(8, 128);
+  ASSERT_TRUE(whole.ok());
+  const std::vector<uint32_t> nothing;
+  const auto read = t.model->mtp()->planner().plan(whole->bucket, nothing, HeadLists::apart);
+  ASSERT_TRUE(read.ok());
+  EXPECT_FALSE(read->nodes.back().op.states.empty());
+  EXPECT_LT(read->nodes.size(), whole->nodes.size());
+}
+
 TEST(Mtp, IsRefusedWhereThereIsNone) {
   const testing::TemporaryFolder out;
   ConvertOptions convert_options;
