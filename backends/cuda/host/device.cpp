@@ -80,7 +80,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
     return s;
   }
   d.rates = rates_of(d);
-  if (const swy_status s = prepare_replies(error); s != SWY_OK) return s;
+  if (const swy_status s = prepare_small_copies(error); s != SWY_OK) return s;
   if (const swy_status s = check_sampling(d, error); s != SWY_OK) return s;
   d.kernels = make_kernels();
 #ifdef SWITCHYARD_STAMPS

@@ -71,7 +71,13 @@ swy_status small_staging(swy_device& d, uint64_t bytes, Staging** out, swy_error
     return grow(**out, bytes, error);
   }
   Staging& s = *d.small[d.next_small++ % kSmallSlots];
-  if (const swy_status e = check(cudaEventSynchronize(s.done), "waiting for a copy", error); e != SWY_OK) return e;
+  // A reply has no event: between two kernels that would keep the second from beginning early.
+  const auto awaited = [&](const Arrival& a) {
+    return a.from == &s && a.timeline->value->load(std::memory_order_acquire) < a.value;
+  };
+  const bool replies = std::any_of(d.arrivals.begin(), d.arrivals.end(), awaited);
+  const cudaError_t done = replies ? cudaStreamSynchronize(d.stream) : cudaEventSynchronize(s.done);
+  if (const swy_status e = check(done, "waiting for a copy", error); e != SWY_OK) return e;
   deliver(d, &s);
   *out = &s;
   return grow(s, bytes, error);
@@ -140,6 +146,7 @@ swy_status large_write(swy_device& d, char* to, const char* from, uint64_t bytes
 
 // waits: for the copy.
 swy_status small_write(swy_device& d, char* to, const void* from, uint64_t bytes, bool waits, swy_error* error) {
+  if (!waits && can_bring(to, bytes)) return bring(d, to, from, bytes, error);
   const std::lock_guard lock(d.mutex);
   Staging* s = nullptr;
   if (const swy_status e = small_staging(d, bytes, &s, error); e != SWY_OK) return e;
@@ -272,10 +279,6 @@ swy_status read(swy_device* device, void* to, swy_buffer* from, uint64_t offset,
       if (const swy_status r = reply(*device, s->memory, place, bytes, *point.timeline, point.value, error);
           r != SWY_OK) {
         return r;
-      }
-      if (const swy_status done = check(cudaEventRecord(s->done, device->stream), "copying from the device", error);
-          done != SWY_OK) {
-        return done;
       }
       device->arrivals.push_back({point.timeline, point.value, to, s, bytes});
       return SWY_OK;

@@ -68,10 +68,12 @@ __device__ inline void copy_rest(uint16_t* to, const uint16_t* from, const HeadB
   if (i < rows * h.w.groups) to[i] = from[uint64_t{first} * h.w.groups + i];
 }
 
-// One warp calls this: requests the block's pairs.
+// One warp calls this: requests the block's pairs. They are evicted first from the second-level cache: so the weights of
+// a layer that makes one guess after the other stay there, though the head reads a hundred megabytes between.
 __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, char* boxes, char* scales, HeadShared& s) {
   const uint32_t lane = threadIdx.x % 32, slices = slices_of(h.w), scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t arrays = h.w.offsets != nullptr ? 2 : 1, array = lane - slices;
+  const uint64_t policy = cache_policy(true);
   Turn<kStages> turn;
   for (uint32_t i = 0, pair = blockIdx.x; pair < h.pairs; ++i, pair += gridDim.x, turn.next()) {
     if (i >= kStages) barrier_wait(shared_at(s.empty + turn.stage), turn.parity ^ 1);
@@ -86,7 +88,8 @@ __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, cha
     if (lane == 0) barrier_expect(full, slices * kPairBytes + arrays * whole);
     __syncwarp();
     if (lane < slices) {
-      copy_box(shared_at(boxes + (turn.stage * slices + lane) * kPairBytes), map, lane * kBoxBytes, first, full);
+      copy_box(shared_at(boxes + (turn.stage * slices + lane) * kPairBytes), map, lane * kBoxBytes, first, full,
+               policy);
     } else if (array < arrays && whole > 0) {
       const uint16_t* from = array == 0 ? h.w.scales : h.w.offsets;
       copy_in(shared_at(to + array * kPairRows * h.w.groups), from + uint64_t{first} * h.w.groups, whole, full);
