@@ -5,6 +5,11 @@
 #include "core/engine/step_runner.h"
 
 namespace switchyard {
+namespace {
+
+constexpr uint32_t kAnything = UINT32_MAX;  // of HeadWant
+
+}  // namespace
 
 // A larger step gets a larger arena; older plans keep theirs.
 Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
@@ -29,7 +34,8 @@ Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wa
     it->second.used = submitted_;
     return it->second.run.get();
   }
-  Executable* const prepared = prepared_for(bucket, wants, head);
+  Executable* prepared = prepared_for(bucket, wants, head);
+  if (prepared == nullptr && wants == 0) prepared = prepared_for(bucket, kAnything, head);
   if (prepared != nullptr) return prepared;
   const Stretch stretch(watch_.observer, "plan and record");
   make_room_for_lists();
@@ -56,11 +62,12 @@ void StepRunner::make_room_for_lists() {
 }
 
 // Lists of decoding steps accept no other steps, and several draws of a sequence need lists made for them. A step that
-// wants nothing has no row for a head, so any head is fine.
+// wants nothing has no row for a head, so any head is fine where no lists are without one.
 Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLists head) const {
   for (const auto& [key, made] : executables_) {
     if (!made.prepared) continue;
-    if (wants != 0 && (key.back() != wants || key[key.size() - 2] != static_cast<uint32_t>(head))) continue;
+    const bool same = key.back() == wants && key[key.size() - 2] == static_cast<uint32_t>(head);
+    if (wants != kAnything && !same) continue;
     const swy_bucket& room = made.run->plan().bucket;
     const bool decodes = (room.flags & SWY_BUCKET_DECODE) != 0;
     if (decodes && (b.flags & SWY_BUCKET_DECODE) == 0) continue;
