@@ -39,8 +39,8 @@ Status check_variant(const VariantRule& rule, const std::vector<PlanDevice>& dev
                rule.forbid ? "!" : "", rule.kernel, rule.op, known.empty() ? "none" : known);
 }
 
-// The graph that produces `results`, and changes the states of steps. Operations that neither needs are left out: of the
-// head, and those after the last one with states where nothing is wanted of a step.
+// The graph that produces `results`, and changes the states of steps. Operations that neither needs are left out: of
+// the head, and those after the last one with states where nothing is wanted of a step.
 Graph graph_for(Graph graph, std::span<const uint32_t> results) {
   std::vector<bool> wanted(graph.values.size());
   for (const uint32_t v : results) wanted[v] = true;

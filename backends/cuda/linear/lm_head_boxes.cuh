@@ -68,8 +68,8 @@ __device__ inline void copy_rest(uint16_t* to, const uint16_t* from, const HeadB
   if (i < rows * h.w.groups) to[i] = from[uint64_t{first} * h.w.groups + i];
 }
 
-// One warp calls this: requests the block's pairs. They are evicted first from the second-level cache: so the weights of
-// a layer that makes one guess after the other stay there, though the head reads a hundred megabytes between.
+// One warp calls this: requests the block's pairs. Their lines are evicted first from the second-level cache. So the
+// weights of a layer that guesses several tokens stay there, though the head reads a hundred megabytes for each.
 __device__ inline void ask_pairs(const CUtensorMap& map, const HeadBoxes& h, char* boxes, char* scales, HeadShared& s) {
   const uint32_t lane = threadIdx.x % 32, slices = slices_of(h.w), scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t arrays = h.w.offsets != nullptr ? 2 : 1, array = lane - slices;
