@@ -110,6 +110,10 @@ Status MtpLayer::prepare(std::span<const StepCounts> steps, bool drawn, const St
     std::vector<StepCounts> few(steps.begin(), steps.end());
     std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
     SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::apart));
+    std::erase_if(few, [](const StepCounts& s) { return s.rows > 1; });
+    for (uint32_t block = 1; block < StepRunner::kMostBlocks; ++block) {
+      SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::joined, block));
+    }
   }
   SWY_TRY(runner_->prepare(steps, kWantLogits, progress));  // some requests have their guesses drawn by the host
   return runner_->prepare(steps, 0, progress, HeadLists::apart);
@@ -126,6 +130,7 @@ Status MtpLayer::make_runner(StepRunner::Setup setup, const StepCounts& largest)
     setup.bound = {{planner_.graph().inputs[0], 0, &rows_, rows_.bytes()}, {made_.last_row, 0, &rows_, row}};
     setup.last_row = made_.last_row, setup.row = row_value_;
     setup.in_flight = kMostGuesses + 2;  // and a body
+    setup.blocks = StepRunner::kMostBlocks;
   }
   SWY_LET(runner_, StepRunner::create(setup));
   return runner_->reserve(largest, false);
@@ -154,11 +159,7 @@ Status MtpLayer::guess(const Rows& rows, std::span<const SampleRow> draws) {
   std::vector<float>& input = inputs_[next_input_++ % inputs_.size()];
   input.assign(rows.hidden.begin(), rows.hidden.end());
   SWY_TRY(rows_.write_later(0, std::as_bytes(std::span(input))));
-  ahead_ = 0;
-  StepSequence s = sequence_of(rows);
-  s.samples = draws.first(1);
-  SWY_TRY(runner_->submit_unread({&s, 1}));
-  return guess_more(s, draws);
+  return submit_guesses(rows, draws, false);
 }
 
 StepSequence MtpLayer::sequence_of(const Rows& rows) {
@@ -170,16 +171,22 @@ StepSequence MtpLayer::sequence_of(const Rows& rows) {
   return s;
 }
 
-// The guesses after the first, which is under way.
-Status MtpLayer::guess_more(StepSequence s, std::span<const SampleRow> draws) {
-  for (size_t i = 1; i < draws.size(); ++i) {
-    const int32_t before = -1 - static_cast<int32_t>(draws[i - 1].token_entry);
-    s.position += static_cast<uint32_t>(s.tokens.size());
-    s.tokens = {&before, 1};
+// Each guess after the first reads the one before it. `begun`: of the first only the head is left.
+Status MtpLayer::submit_guesses(const Rows& first, std::span<const SampleRow> draws, bool begun) {
+  ahead_ = 0;
+  if (draws.size() > kMostGuesses) return error(Code::internal, "{} guesses at once", draws.size());
+  std::array<StepSequence, kMostGuesses> all;
+  std::array<int32_t, kMostGuesses> before{};
+  for (size_t i = 0; i < draws.size(); ++i) {
+    StepSequence& s = all[i] = i == 0 ? sequence_of(first) : all[i - 1];
+    if (i > 0) {
+      before[i] = -1 - static_cast<int32_t>(draws[i - 1].token_entry);
+      s.position += static_cast<uint32_t>(s.tokens.size());
+      s.tokens = {&before[i], 1};
+    }
     s.samples = draws.subspan(i, 1);
-    SWY_TRY(runner_->submit_unread({&s, 1}));
   }
-  return {};
+  return runner_->submit_unread(std::span(all).first(draws.size()), begun);
 }
 
 Result<uint64_t> MtpLayer::read_ahead(const Rows& rows) {
@@ -189,11 +196,7 @@ Result<uint64_t> MtpLayer::read_ahead(const Rows& rows) {
 }
 
 Status MtpLayer::guess_on(const Rows& standing, std::span<const SampleRow> draws) {
-  ahead_ = 0;
-  StepSequence s = sequence_of(standing);
-  s.samples = draws.first(1);
-  SWY_TRY(runner_->submit_head(s));
-  return guess_more(s, draws);
+  return submit_guesses(standing, draws, true);
 }
 
 Status MtpLayer::read_row(std::span<float> to) const {

@@ -85,7 +85,7 @@ class MtpLayer {
 
  private:
   static StepSequence sequence_of(const Rows& rows);
-  Status guess_more(StepSequence first, std::span<const SampleRow> draws);
+  Status submit_guesses(const Rows& first, std::span<const SampleRow> draws, bool begun);
 
   Planner planner_;
   Made made_;

@@ -22,24 +22,24 @@ Status StepRunner::grow_arena(size_t device, uint64_t bytes) {
   return {};
 }
 
-StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t wants) {
-  return {b.rows, b.context, b.seqs, b.logit_rows, b.sample_rows, b.flags, static_cast<uint32_t>(head), wants};
+StepRunner::Key StepRunner::key_of(const swy_bucket& b, HeadLists head, uint32_t wants, uint32_t block) {
+  return {b.rows, b.context, b.seqs, b.logit_rows, b.sample_rows, b.flags, block, static_cast<uint32_t>(head), wants};
 }
 
-Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool apart) {
+Result<Executable*> StepRunner::executable(const swy_bucket& bucket, uint32_t wants, bool apart, uint32_t block) {
   const HeadLists head = apart || wants == 0 ? HeadLists::apart : HeadLists::joined;
-  const Key key = key_of(bucket, head, wants);
+  const Key key = key_of(bucket, head, wants, block);
   const auto it = executables_.find(key);
   if (it != executables_.end()) {
     it->second.used = submitted_;
     return it->second.run.get();
   }
-  Executable* prepared = prepared_for(bucket, wants, head);
-  if (prepared == nullptr && wants == 0) prepared = prepared_for(bucket, kAnything, head);
+  Executable* prepared = prepared_for(bucket, wants, head, block);
+  if (prepared == nullptr && wants == 0) prepared = prepared_for(bucket, kAnything, head, block);
   if (prepared != nullptr) return prepared;
   const Stretch stretch(watch_.observer, "plan and record");
   make_room_for_lists();
-  SWY_LET(auto made, make_executable(bucket, head, wants));
+  SWY_LET(auto made, make_executable(bucket, head, wants, block));
   return executables_.emplace(key, Made{std::move(made), false, submitted_}).first->second.run.get();
 }
 
@@ -63,9 +63,9 @@ void StepRunner::make_room_for_lists() {
 
 // Lists of decoding steps accept no other steps, and several draws of a sequence need lists made for them. A step that
 // wants nothing has no row for a head, so any head is fine where no lists are without one.
-Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLists head) const {
+Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLists head, uint32_t block) const {
   for (const auto& [key, made] : executables_) {
-    if (!made.prepared) continue;
+    if (!made.prepared || key[key.size() - 3] != block) continue;
     const bool same = key.back() == wants && key[key.size() - 2] == static_cast<uint32_t>(head);
     if (wants != kAnything && !same) continue;
     const swy_bucket& room = made.run->plan().bucket;
@@ -81,21 +81,21 @@ Executable* StepRunner::prepared_for(const swy_bucket& b, uint32_t wants, HeadLi
 
 bool StepRunner::has_lists(const StepCounts& counts, uint32_t wants) const {
   const swy_bucket b = bucket_of(counts, s_.pool, s_.max_rows);
-  return executables_.contains(key_of(b, HeadLists::joined, wants)) ||
-         prepared_for(b, wants, HeadLists::joined) != nullptr;
+  return executables_.contains(key_of(b, HeadLists::joined, wants, 0)) ||
+         prepared_for(b, wants, HeadLists::joined, 0) != nullptr;
 }
 
-Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress,
-                           HeadLists head) {
+Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress, HeadLists head,
+                           uint32_t block) {
   uint64_t done = 0;
   for (StepCounts counts : steps) {
     if (wants == kWantLogits || wants == 0) counts.sample_rows = 0;
     if (wants == 0) counts.logit_rows = 0;
     const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
-    const Key key = key_of(bucket, head, wants);
+    const Key key = key_of(bucket, head, wants, block);
     Made& entry = executables_[key];
     if (entry.run == nullptr) {
-      auto made = make_executable(bucket, head, wants);
+      auto made = make_executable(bucket, head, wants, block);
       if (!made.ok()) {
         executables_.erase(key);
         return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
@@ -111,7 +111,7 @@ Status StepRunner::prepare(std::span<const StepCounts> steps, uint32_t wants, co
 }
 
 Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket& bucket, HeadLists head,
-                                                                uint32_t wants) {
+                                                                uint32_t wants, uint32_t block) {
   constexpr int kMaxRounds = 16;  // of planning, each without what refused to be recorded in those before
   ++recorded_;
   std::vector<uint32_t> results = s_.head.results(wants);
@@ -124,17 +124,17 @@ Result<std::unique_ptr<Executable>> StepRunner::make_executable(const swy_bucket
     SWY_LET(Plan plan, planned());
     plan.decisions = {};  // half of its memory, needed only to explain a plan
     std::vector<Refusal> refused;
-    auto made = record(std::move(plan), refused);
+    auto made = record(std::move(plan), block, refused);
     if (refused.empty() || round == kMaxRounds) return made;
     s_.planner->drop(refused);
   }
 }
 
-Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, std::vector<Refusal>& refused) {
+Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, uint32_t block, std::vector<Refusal>& refused) {
   const Stretch stretch(watch_.observer, "record");
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (size_t d = 0; d < devices.size(); ++d) SWY_TRY(grow_arena(d, plan.arena_bytes[d]));
-  ExecutableInputs inputs = inputs_of(steps_, arenas_);
+  ExecutableInputs inputs = inputs_of(steps_[block], arenas_);
   for (BoundValue& b : inputs.bound) {  // the only row is the last one
     if (plan.bucket.rows == 1 && b.value == s_.last_row) b.value = s_.row;
   }

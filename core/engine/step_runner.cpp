@@ -29,10 +29,13 @@ Status StepRunner::allocate() {
   const bool samples = s_.head.tokens != kNoValue || s_.head.candidate_ids != kNoValue;
   const StepBuilder::Limits limits{s_.max_rows,       s_.pool.seqs,         s_.pages_per_seq,
                                    s_.pool.page_size, samples ? vocab_ : 0, s_.draws};
+  steps_.resize(s_.blocks);
   std::vector<DeviceBuffer> all_tokens;
   for (const PlanDevice& device : devices) {
-    SWY_LET(DeviceBuffer step, DeviceBuffer::allocate(device, SWY_MEMORY_UPLOAD, limits.block_bytes(), "steps"));
-    steps_.push_back(std::move(step));
+    for (std::vector<DeviceBuffer>& block : steps_) {
+      SWY_LET(DeviceBuffer step, DeviceBuffer::allocate(device, SWY_MEMORY_UPLOAD, limits.block_bytes(), "steps"));
+      block.push_back(std::move(step));
+    }
     if (s_.tokens_of != nullptr) continue;
     const uint64_t entries = uint64_t{s_.pool.seqs} + 2 * s_.draws;
     SWY_LET(DeviceBuffer tokens, DeviceBuffer::allocate(device, SWY_MEMORY_DEVICE, entries * 4, "tokens"));
@@ -99,42 +102,44 @@ Status StepRunner::reserve(const StepCounts& largest, bool spare) {
 }
 
 // Where steps run ahead the write waits its turn in the device's queue, and the block stays as it is until then.
-Status StepRunner::write_step(uint64_t at, std::span<const std::byte> block) {
+Status StepRunner::write_step(uint64_t at, std::span<const std::byte> bytes, size_t block) {
   const PluginTime inside(watch_.counts, waits());
   const Stretch stretch(watch_.observer, "write");
-  for (size_t d = 0; d < steps_.size(); ++d) {
+  const std::vector<DeviceBuffer>& steps = steps_[block];
+  for (size_t d = 0; d < steps.size(); ++d) {
     if (!runs_ahead_) {
-      SWY_TRY(steps_[d].write(at, block));
+      SWY_TRY(steps[d].write(at, bytes));
     } else if (d == head_device_) {
-      SWY_TRY(steps_[d].write_later(at, block));
+      SWY_TRY(steps[d].write_later(at, bytes));
     }
   }
   return {};
 }
 
-Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
-                          const std::function<Status()>& before_head) {
-  return submit(sequences, wants, true, before_head);
+swy_bucket StepRunner::bucket_for(const StepSequence& s) const {
+  const auto rows = static_cast<uint32_t>(s.tokens.size());
+  return bucket_of({.rows = rows, .sample_rows = 1, .context = s.position + rows}, s_.pool, s_.max_rows);
 }
 
-Status StepRunner::submit_unread(std::span<const StepSequence> sequences) {
-  SWY_TRY(submit(sequences, kWantTokens, false, {}));
-  ++collected_;
-  return {};
-}
-
-Status StepRunner::submit_part(const StepSequence& sequence, Executable* run, bool head) {
-  if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
-  Flight& f = *flights_[submitted_ % s_.in_flight];
-  f.run = run;
+// A step in each block, at most. `head_first`: of the first one the head.
+Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs,
+                                bool head_first) {
+  if (in_flight() + each.size() > s_.in_flight) {
+    return error(Code::internal, "{} steps are under way already", in_flight());
+  }
   const auto submit = [&]() -> Status {
-    SWY_LET(const auto block, f.builder.build({&sequence, 1}, submitted_ + 1));
-    SWY_TRY(write_step(0, block));
-    return run->submit(head, watch_);
+    for (size_t i = 0; i < each.size(); ++i) {
+      Flight& f = *flights_[(submitted_ + i) % s_.in_flight];
+      f.run = runs[i];
+      SWY_LET(const auto block, f.builder.build(each.subspan(i, 1), submitted_ + i + 1));
+      SWY_TRY(write_step(0, block, i));
+    }
+    for (size_t i = 0; i < each.size(); ++i) SWY_TRY(runs[i]->submit(head_first && i == 0, watch_));
+    return {};
   };
   Status submitted = submit();
   if (submitted.ok()) {
-    ++submitted_, ++collected_;
+    submitted_ += each.size(), collected_ += each.size();
   } else {
     drain();  // as in `submit`
     body_ = nullptr;
@@ -143,19 +148,26 @@ Status StepRunner::submit_part(const StepSequence& sequence, Executable* run, bo
 }
 
 Status StepRunner::submit_body(const StepSequence& sequence) {
-  const auto rows = static_cast<uint32_t>(sequence.tokens.size());
-  const StepCounts counts{.rows = rows, .sample_rows = 1, .context = sequence.position + rows};
-  SWY_LET(body_, executable(bucket_of(counts, s_.pool, s_.max_rows), kWantTokens, true));
-  return submit_part(sequence, body_, false);
+  SWY_LET(body_, executable(bucket_for(sequence), kWantTokens, true));
+  return submit_parts({&sequence, 1}, {&body_, 1}, false);
 }
 
-Status StepRunner::submit_head(const StepSequence& standing) {
-  Executable* const run = std::exchange(body_, nullptr);
-  if (run == nullptr) return error(Code::internal, "a head is submitted without the operations before it");
-  return submit_part(standing, run, true);
+Status StepRunner::submit_unread(std::span<const StepSequence> each, bool begun) {
+  Executable* const body = std::exchange(body_, nullptr);
+  if (begun && body == nullptr) return error(Code::internal, "a head is submitted without the operations before it");
+  for (size_t first = 0; first < each.size(); first += s_.blocks) {
+    const std::span<const StepSequence> some = each.subspan(first, std::min<size_t>(each.size() - first, s_.blocks));
+    const bool head = begun && first == 0;
+    std::array<Executable*, kMostBlocks> runs = {body};
+    for (uint32_t block = head ? 1 : 0; block < some.size(); ++block) {
+      SWY_LET(runs[block], executable(bucket_for(some[block]), kWantTokens, false, block));
+    }
+    SWY_TRY(submit_parts(some, runs, head));
+  }
+  return {};
 }
 
-Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants, bool reads,
+Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
                           const std::function<Status()>& before_head) {
   if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
   StepCounts counts{.rows = 0, .seqs = static_cast<uint32_t>(sequences.size()), .logit_rows = 0};
@@ -170,7 +182,7 @@ Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t want
   f.wants = counts.logit_rows == 0 ? 0 : wants;
   f.sample_rows = counts.sample_rows;
   Status submitted = submit_step(f, sequences, bucket_of(counts, s_.pool, s_.max_rows), before_head);
-  if (submitted.ok() && reads) submitted = fetch(f);
+  if (submitted.ok()) submitted = fetch(f);
   with_.wanted = false;
   if (submitted.ok()) {
     ++submitted_;

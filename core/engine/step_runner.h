@@ -34,6 +34,7 @@ struct StepOutput {
 class StepRunner {
  public:
   static constexpr size_t kInFlight = 2;
+  static constexpr uint32_t kMostBlocks = 4;
   // Sizes of steps with lists that `prepare` did not make. One more takes the place of the one that ran longest ago.
   static constexpr size_t kUnprepared = 64;
 
@@ -49,6 +50,7 @@ class StepRunner {
     uint32_t tokens = 0;         // token ids below this are valid; 0: below the logits' width
     uint32_t draws = 0;          // rows of a step that a device samples, besides one a sequence
     size_t in_flight = kInFlight;
+    uint32_t blocks = 1;  // of steps (submit_unread): at most kMostBlocks
     std::vector<BoundValue> bound = {};
     uint32_t last_row = kNoValue, row = kNoValue;  // lists of one row make the latter in the former's place
     std::shared_ptr<const std::vector<DeviceBuffer>> tokens_of = {};  // another runner's; NULL: it has its own
@@ -65,7 +67,7 @@ class StepRunner {
   // lists of its own size runs on the smallest of these that it fits, if there is one. Errors: those of planning and of
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {},
-                 HeadLists head = HeadLists::joined);
+                 HeadLists head = HeadLists::joined, uint32_t block = 0);
   // Whether such a step needs no plan.
   bool has_lists(const StepCounts& counts, uint32_t wants) const;
   // Sizes of steps that have lists, and how often such lists were made.
@@ -86,14 +88,14 @@ class StepRunner {
   Result<bool> read_with_next(uint32_t value, uint64_t bytes);
   Result<std::span<const std::byte>> read_with();
 
-  // Submits one step whose head draws a token for every sequence into the token buffer, and nothing else: it is not
-  // collected. The caller waits for something that was submitted later before as many more steps as can be in flight.
-  Status submit_unread(std::span<const StepSequence> sequences);
-
-  // The same in two parts: all operations before the head, of all rows of one sequence; and then the head, once it is
-  // known how many of the rows stand, for the last one that does. No other step comes between.
+  // Submits steps of one sequence each, whose heads draw a token into the token buffer, and nothing else: they are not
+  // collected. Their blocks are written before the first of them begins, so that no copy stands between two. `begun`:
+  // the first is a head alone, after `submit_body`. The caller waits for something that was submitted later before as
+  // many more steps as can be in flight.
+  Status submit_unread(std::span<const StepSequence> each, bool begun);
+  // All operations before a head, of all rows of one sequence. The head follows once it is known how many of the rows
+  // stand, for the last one that does. No other step comes between.
   Status submit_body(const StepSequence& sequence);
-  Status submit_head(const StepSequence& standing);
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
@@ -169,21 +171,21 @@ class StepRunner {
                              std::vector<std::shared_ptr<DeviceBuffer>> arenas) const;
   Status allocate();
   Status grow_arena(size_t device, uint64_t bytes);
-  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool apart);
-  Status submit_part(const StepSequence& sequence, Executable* run, bool head);
-  Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants);
-  Result<std::unique_ptr<Executable>> record(Plan plan, std::vector<Refusal>& refused);
-  Executable* prepared_for(const swy_bucket& bucket, uint32_t wants, HeadLists head) const;
+  Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool apart, uint32_t block = 0);
+  swy_bucket bucket_for(const StepSequence& sequence) const;
+  Status submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs, bool head_first);
+  Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants,
+                                                      uint32_t block);
+  Result<std::unique_ptr<Executable>> record(Plan plan, uint32_t block, std::vector<Refusal>& refused);
+  Executable* prepared_for(const swy_bucket& bucket, uint32_t wants, HeadLists head, uint32_t block) const;
   void make_room_for_lists();
   Status submit_step(Flight& flight, std::span<const StepSequence> sequences, const swy_bucket& bucket,
                      const std::function<Status()>& before_head);
   Status wait_for(uint64_t value, const char* entry);
   // A new timeline, in place of one that has failed. Ends what the old one would have announced.
   Status make_timeline();
-  Status write_step(uint64_t at, std::span<const std::byte> block);
+  Status write_step(uint64_t at, std::span<const std::byte> bytes, size_t block = 0);
   Status fetch(Flight& flight);
-  Status submit(std::span<const StepSequence> sequences, uint32_t wants, bool reads,
-                const std::function<Status()>& before_head);
   Status fetch_head(Flight& flight);
   Status fetch_nothing(Flight& flight);
   Status fetch_value(Flight& flight, uint32_t value, std::span<std::byte> to);
@@ -210,11 +212,11 @@ class StepRunner {
     uint64_t bytes = 0, at = 0;
     bool wanted = false;  // with the next step
   } with_;
-  std::vector<DeviceBuffer> steps_;                          // per device
+  std::vector<std::vector<DeviceBuffer>> steps_;             // per block and device
   std::shared_ptr<const std::vector<DeviceBuffer>> tokens_;  // likewise
   std::vector<std::shared_ptr<DeviceBuffer>> arenas_;        // per device: the largest so far
-  using Key = std::array<uint32_t, 8>;  // a bucket's sizes and flags, and what its head makes, and how
-  static Key key_of(const swy_bucket& bucket, HeadLists head, uint32_t wants);
+  using Key = std::array<uint32_t, 9>;  // a bucket's sizes and flags, the block, and what its head makes, and how
+  static Key key_of(const swy_bucket& bucket, HeadLists head, uint32_t wants, uint32_t block);
   struct Made {
     std::unique_ptr<Executable> run;
     bool prepared = false;
