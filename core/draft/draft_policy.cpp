@@ -111,19 +111,31 @@ void DraftPolicy::measure_plain(const DraftedStep& s) {
   since_plain_[count] = 0;
 }
 
-void DraftPolicy::stepped(const DraftedStep& s) {
-  const auto took = static_cast<double>(s.ns), drafting = static_cast<double>(s.drafting_ns);
+// The host may learn late which drafts a device computed, when the step that verifies them has ended, too: then nearly
+// all of the time seems to be the drafts'. Only that of both is known.
+bool DraftPolicy::learnt_late(const DraftedStep& s) const {
+  return s.computed > 0 && s.rows > s.seqs && static_cast<double>(s.ns) < kFell * plain_[count_of(s.seqs)].ns;
+}
+
+DraftedStep DraftPolicy::stepped(DraftedStep s) {
   const size_t count = count_of(s.seqs);
-  const bool plain = s.rows <= s.seqs;
+  const bool plain = s.rows <= s.seqs, late = learnt_late(s);
   const double expected = cost_ns(s.rows, s.seqs), one = plain_[count].ns;
-  if (s.computed > 0) draft_[size_of(s.drafting)].take(drafting / s.computed);
+  if (late) {
+    const uint64_t all = s.ns + s.drafting_ns;
+    const double draft = draft_time(s.drafting) == nullptr ? kFirstDraft * one / s.seqs : draft_ns(s.drafting);
+    s.drafting_ns = std::min(all, static_cast<uint64_t>(s.computed * draft));
+    s.ns = all - s.drafting_ns;
+  }
+  const auto took = static_cast<double>(s.ns), drafting = static_cast<double>(s.drafting_ns);
+  if (s.computed > 0 && !late) draft_[size_of(s.drafting)].take(drafting / s.computed);
   if (s.first) {
     const double planning = std::max(took - expected, 0.0);
     plan_ns_ = plan_ns_ == 0 ? planning : (plan_ns_ + planning) / 2;
   } else if (plain) {
     if (!cold_) measure_plain(s);
     ++since_drafted_;
-  } else if (one > 0) {
+  } else if (one > 0 && !late) {
     const size_t seqs = size_of(s.seqs);
     extra_[seqs][std::min(s.rows - s.seqs, kExtras)].take(std::max(took - one, 1e-3 * one));
     measured_[seqs] = true;
@@ -132,6 +144,7 @@ void DraftPolicy::stepped(const DraftedStep& s) {
   if (!plain) ++since_plain_[count], since_drafted_ = 0;
   const double saved = saved_ns(s, {s.rows, s.tokens, s.asked, s.seqs}, one);
   for (DraftAccount* a : {&account_, &all_}) a->add(took + drafting, saved, one);
+  return s;
 }
 
 // By a part of a step, or the whole. What its further rows and its drafts took is shared by whose they are.

@@ -52,7 +52,8 @@ struct DraftedStep {
 
 class DraftPolicy {
  public:
-  void stepped(const DraftedStep& step);
+  // Returns the step with the times that accounts count.
+  DraftedStep stepped(DraftedStep step);
 
   // One sequence's part of a step, for its account.
   struct Part {
@@ -100,6 +101,7 @@ class DraftPolicy {
   static size_t count_of(uint32_t seqs);
   static size_t size_of(uint32_t rows);
   double extra_ns(uint32_t extra, uint32_t seqs, double plain) const;
+  bool learnt_late(const DraftedStep& step) const;
   void measure_plain(const DraftedStep& step);
   static double saved_ns(const DraftedStep& step, const Part& part, double plain);
   const AverageTime* draft_time(uint32_t drafting) const;

@@ -332,11 +332,11 @@ void Batch::measure(const Flight& flight, uint64_t begin_ns, uint64_t drawn, boo
                          .drafting = static_cast<uint32_t>(computed_.size()),
                          .asked = asked_drafts_,
                          .first = first};
-  policy.stepped(step);
+  const DraftedStep counted = policy.stepped(step);
   for (const FlightPart& p : flight.parts) {
     if (p.request == nullptr) continue;
     Running& r = *p.request;
-    policy.settle(r.account, step, {.rows = p.tokens, .tokens = r.drew, .asked = r.asked});
+    policy.settle(r.account, counted, {.rows = p.tokens, .tokens = r.drew, .asked = r.asked});
   }
 }
 

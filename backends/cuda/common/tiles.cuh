@@ -34,6 +34,12 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&v);
 }
 
+// Where unit i of a row, eight elements, lies in permuted form, and what it is.
+__device__ inline uint32_t permuted_unit(uint32_t i) { return i - i % 16 + i % 4 * 4 + i % 16 / 4; }
+__device__ inline uint4 permuted_eight(const float (&v)[8]) {
+  return make_uint4(pack_bf16(v[0], v[4]), pack_bf16(v[1], v[5]), pack_bf16(v[2], v[6]), pack_bf16(v[3], v[7]));
+}
+
 // One thread's part of one row in a block of 128 elements: 32 elements, and the scales of their halves: fp16, and the
 // offset above it; of MXFP4 bf16.
 struct TileRow {

@@ -304,12 +304,27 @@ uint32_t parts_of(uint32_t tiles, uint32_t width, uint32_t most) {
   return parts;
 }
 
-template <uint32_t kGroups, uint32_t kTokens = kTile>
-swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, uint32_t tokens,
-                         uint32_t most_parts = kMostParts) {
+// The tiles of a product with so many rows of weights, and at most how many parts their width has.
+struct Tiling {
+  uint32_t groups, tokens, tiles, most_parts;
+};
+
+Tiling tiling_of(uint32_t rows, uint32_t tokens) {
+  const auto tiles = [&](uint32_t groups, uint32_t of) { return ceil_div(rows, 64 * groups) * ceil_div(tokens, of); };
+  if (rows <= 128) {
+    const uint32_t groups = ceil_div(rows, 64u);
+    return {groups, kTile, tiles(groups, kTile), kMostParts};
+  }
+  // Half of a large tile's products, and half of its sums to be added up: where as many blocks run at once.
+  const uint32_t small = tiles(4, kSmallTile);
+  if (small * kMostParts / 2 > kWantedBlocks) return {4, kTile, tiles(4, kTile), kMostParts};
+  return {4, kSmallTile, small, small <= kMostClusters ? kMostParts : kMostParts / 2};
+}
+
+template <uint32_t kGroups, uint32_t kTokens>
+swy_status record_groups(const Recording& r, const Narrow& p, const NarrowMaps& maps, uint32_t tokens) {
   using F = Form<kGroups, kTokens>;
   const uint32_t row_tiles = ceil_div(p.first[p.count], F::kRows), token_tiles = ceil_div(tokens, kTokens);
-  p.parts = parts_of(token_tiles * row_tiles, p.width, most_parts);
   const auto kernel = p.roots ? narrow_product<kGroups, kTokens, true> : narrow_product<kGroups, kTokens, false>;
   return launch_clusters(r, kernel, p.parts, dim3(token_tiles * p.parts, row_tiles), kThreads, F::kBytes, p, maps,
                          r.list.step);
@@ -318,8 +333,8 @@ swy_status record_groups(const Recording& r, Narrow& p, const NarrowMaps& maps, 
 }  // namespace
 
 uint32_t narrow_blocks(uint32_t rows, uint32_t width, uint32_t tokens) {
-  const uint32_t tiles = ceil_div(rows, Form<4, kTile>::kRows) * ceil_div(tokens, kTile);
-  return tiles * parts_of(tiles, width, kMostParts);
+  const Tiling t = tiling_of(rows, tokens);
+  return t.tiles * parts_of(t.tiles, width, t.most_parts);
 }
 
 swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
@@ -329,13 +344,12 @@ swy_status record_narrow(const Recording& r, Narrow& p, uint32_t tokens) {
     p.first[i + 1] = p.first[i] + ceil_div(p.w[i].rows, kBox) * kBox;
     SWY_CUDA_TRY(map_boxes(p.w[i], kBox, &maps.boxes[i], r.error));
   }
-  const uint32_t rows = p.first[p.count];
-  if (rows <= 64) return record_groups<1>(r, p, maps, tokens);
-  if (rows <= 128) return record_groups<2>(r, p, maps, tokens);
-  // Half of a large tile's products, and half of its sums to be added up: where as many blocks run at once.
-  const uint32_t small = ceil_div(tokens, kSmallTile) * ceil_div(rows, Form<4, kSmallTile>::kRows);
-  if (small * kMostParts / 2 > kWantedBlocks) return record_groups<4>(r, p, maps, tokens);
-  return record_groups<4, kSmallTile>(r, p, maps, tokens, small <= kMostClusters ? kMostParts : kMostParts / 2);
+  const Tiling t = tiling_of(p.first[p.count], tokens);
+  p.parts = parts_of(t.tiles, p.width, t.most_parts);
+  if (t.groups == 1) return record_groups<1, kTile>(r, p, maps, tokens);
+  if (t.groups == 2) return record_groups<2, kTile>(r, p, maps, tokens);
+  if (t.tokens == kTile) return record_groups<4, kTile>(r, p, maps, tokens);
+  return record_groups<4, kSmallTile>(r, p, maps, tokens);
 }
 
 }  // namespace gpu

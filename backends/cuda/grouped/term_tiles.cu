@@ -6,7 +6,7 @@ namespace {
 
 constexpr uint32_t kRows = 32;  // of activations per tile
 
-// blockIdx.x: row. As permute_rows.
+// blockIdx.x: row.
 __global__ void __launch_bounds__(128) split_rows(const __grid_constant__ TermTiles p, const swy_step* step) {
   depend();
   release_next();
@@ -21,13 +21,8 @@ __global__ void __launch_bounds__(128) split_rows(const __grid_constant__ TermTi
       v[e] = i * 8 + e < width ? x[i * 8 + e] : 0.0f;
       left[e] = v[e] - __bfloat162float(__float2bfloat16_rn(v[e]));
     }
-    const auto pack = [](const float(&of)[8]) {
-      return make_uint4(pack_bf16(of[0], of[4]), pack_bf16(of[1], of[5]), pack_bf16(of[2], of[6]),
-                        pack_bf16(of[3], of[7]));
-    };
-    const uint32_t in = i % 16, at = i - in + in % 4 * 4 + in / 4;
-    high[at] = pack(v);
-    high[units + at] = pack(left);
+    high[permuted_unit(i)] = permuted_eight(v);
+    high[units + permuted_unit(i)] = permuted_eight(left);
   }
 }
 

@@ -6,6 +6,7 @@
 // small copies grows as needed, which takes longer than copying; so where the caller waits anyway, copies of some
 // hundred KiB are large ones.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr uint64_t kPiece = uint64_t{4} << 20;        // of a large copy; of a small one that nothing waits for, at most
 constexpr uint64_t kMostSmall = uint64_t{256} << 10;  // of a small copy that the caller waits for
 constexpr size_t kSmallSlots = 32;                    // small copies under way
+// Bytes of a slot at first: more than the rows of a step with guesses, since to grow it waits for the device's work.
+constexpr uint64_t kLeastSlot = uint64_t{64} << 10;
 
 uint64_t most_small(const swy_submit* submit) { return submit == nullptr ? kMostSmall : kPiece; }
 
@@ -41,7 +44,7 @@ swy_status grow(Staging& s, uint64_t bytes, swy_error* error) {
   cudaFreeHost(s.memory);
   s.memory = nullptr;
   s.bytes = 0;
-  const uint64_t size = std::max<uint64_t>(bytes, 4096);
+  const uint64_t size = std::bit_ceil(std::max(bytes, kLeastSlot));
   if (const cudaError_t e = cudaHostAlloc(&s.memory, size, cudaHostAllocDefault); e != cudaSuccess) {
     cudaGetLastError();
     return swy::fail(error, SWY_OUT_OF_HOST_MEMORY, SWY_REASON_NONE, "%llu bytes of page-locked memory: %s",

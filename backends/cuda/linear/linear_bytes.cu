@@ -208,26 +208,6 @@ ByteInput input_of(const Recording& r, const ReadyBytes& parts) {
   return b;
 }
 
-// The products with weights of few rows; `recorded`: whether there are any.
-swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, bool& recorded) {
-  Narrow n{};
-  for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
-    if (!narrow(*r.op.weights[i])) continue;
-    n.w[n.count] = r.operands.weight(i);
-    n.y[n.count++] = r.operands.output(o);
-  }
-  recorded = n.count != 0;
-  if (!recorded) return SWY_OK;
-  n.x = x.x;
-  n.inverse = x.inverse;
-  n.normed = x.normed;
-  n.norm = x.norm;
-  n.bias = x.bias;
-  n.width = x.width;
-  n.domain = x.domain;
-  return record_narrow(r, n, rows_of(r.op));
-}
-
 // On cards without wgmma, where `x` has been converted.
 swy_status record_tiles(const Recording& r, const ByteInput& x, uint16_t* permuted) {
   Projection narrow_ones = linear_projection(r);
@@ -303,7 +283,7 @@ swy_status add_weight(const Weight& weight, float* y, ByteLinear& p, GroupedLine
 // The products with all weights, behind the kernel that made the rows of `x`.
 swy_status record_weights(const Recording& r, const ByteInput& x) {
   ByteLinear p{};
-  SWY_CUDA_TRY(record_narrow_weights(r, x.g, p.g.beside));
+  SWY_CUDA_TRY(record_narrow_weights(r, x.g, rows_of(r.op), p.g.beside));
   GroupedLinearWeights w{};
   for (uint32_t i = first_weight(r.op), o = 0; i < r.op.weight_count; ++i, ++o) {
     if (narrow(*r.op.weights[i])) continue;

@@ -140,27 +140,6 @@ swy_status record_streamed(const Recording& r, const Parts& parts, Way way, bool
                              : record_as<SWY_BF16>(r, p, w);
 }
 
-// The products with weights of few rows; `recorded`: whether there are any.
-swy_status record_few(const Recording& r, const GroupedRows& x, bool& recorded) {
-  Narrow n{};
-  for (uint32_t i = first_weight(r.op), o = 0; i < end_of_weights(r.op); ++i, ++o) {
-    if (way_of(*r.op.weights[i]) != Way::narrow) continue;
-    n.w[n.count] = r.operands.weight(i);
-    n.biases[n.count] = bias_of_output(r, o);
-    n.y[n.count++] = r.operands.output(o);
-  }
-  if (n.count == 0) return SWY_OK;
-  n.x = x.x;
-  n.inverse = x.inverse;
-  n.normed = x.normed;
-  n.norm = x.norm;
-  n.bias = x.bias;
-  n.width = x.width;
-  n.domain = x.domain;
-  recorded = true;
-  return record_narrow(r, n, rows_of(r.op));
-}
-
 // The wide products request their weights before the rows are ready, so they begin beside the narrow ones.
 swy_status record_grouped(const Recording& r) {
   Arena arena(r.operands.workspace());
@@ -168,7 +147,7 @@ swy_status record_grouped(const Recording& r) {
   const GroupedRows x = rows_to_panels(r, parts);
   SWY_CUDA_TRY(launch(r, panel_rows, rows_of(r.op), 256, 0, x, r.list.step));
   bool beside = false;
-  SWY_CUDA_TRY(record_few(r, x, beside));
+  SWY_CUDA_TRY(record_narrow_weights(r, x, rows_of(r.op), beside));
   for (const Way way : {Way::nibbles, Way::bytes, Way::halves}) SWY_CUDA_TRY(record_streamed(r, parts, way, beside));
   return SWY_OK;
 }
@@ -237,6 +216,26 @@ constexpr Kernel kKernels[] = {
 };
 
 }  // namespace
+
+swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, uint32_t rows, bool& recorded) {
+  Narrow n{};
+  for (uint32_t i = first_weight(r.op), o = 0; i < end_of_weights(r.op); ++i, ++o) {
+    if (!narrow(*r.op.weights[i])) continue;
+    n.w[n.count] = r.operands.weight(i);
+    n.biases[n.count] = bias_of_output(r, o);
+    n.y[n.count++] = r.operands.output(o);
+  }
+  if (n.count == 0) return SWY_OK;
+  n.x = x.x;
+  n.inverse = x.inverse;
+  n.normed = x.normed;
+  n.norm = x.norm;
+  n.bias = x.bias;
+  n.width = x.width;
+  n.domain = x.domain;
+  recorded = true;
+  return record_narrow(r, n, rows);
+}
 
 std::span<const Kernel> linear_grouped_kernels() { return kKernels; }
 

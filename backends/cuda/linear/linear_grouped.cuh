@@ -17,6 +17,8 @@ struct GroupedRows {
   Weight norm;
   float eps, bias;
 };
+// Records the products of up to `rows` rows with the weights of few rows (narrow.cuh). recorded: set if there are any.
+swy_status record_narrow_weights(const Recording& r, const GroupedRows& x, uint32_t rows, bool& recorded);
 
 // blockIdx.x: row.
 static __global__ void __launch_bounds__(256) panel_rows(const __grid_constant__ GroupedRows p, const swy_step* step) {

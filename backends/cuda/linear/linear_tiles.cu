@@ -30,9 +30,7 @@ __global__ void __launch_bounds__(128) permute_rows(const __grid_constant__ Perm
       v[e] = k < p.width ? x[k] : 0.0f;
       if (p.normed && k < p.width) v[e] *= scale * (p.bias + plain_at(p.norm, k));
     }
-    const uint32_t in = i % 16, t = in / 4, j = in % 4;
-    y[i - in + j * 4 + t] =
-        make_uint4(pack_bf16(v[0], v[4]), pack_bf16(v[1], v[5]), pack_bf16(v[2], v[6]), pack_bf16(v[3], v[7]));
+    y[permuted_unit(i)] = permuted_eight(v);
   }
 }
 

@@ -30,6 +30,18 @@ struct ExpertTiles {
     t.column = i % steps * columns, t.of = of.x;
     return t;
   }
+  // Calls put(row, sums of four slots) for this thread's sums of each row.
+  template <int NT, class Put>
+  __device__ static void each_row(const ByteTile& tile, const ByteTileSums<NT>& sums, const Put& put) {
+#pragma unroll
+    for (int n = 0; n < NT; ++n) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const uint32_t row = n * 8 + threadIdx.x % 4 * 2 + e;
+        if (row < tile.rows) put(uint64_t{tile.first_row + row}, sums.four(n, e));
+      }
+    }
+  }
 };
 
 // Gate in the first half of a warp's slots and up in the second: 128 columns of h.
@@ -58,17 +70,10 @@ struct GateUpTiles : ExpertTiles {
   __device__ void store(const ByteTile& tile, const ByteTileSums<NT>& sums) const {
     const uint32_t column = tile.column + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 * 2;
     if (column >= (tile.of == b.g.m.experts ? b.g.m.shared_width : b.g.m.width)) return;
-#pragma unroll
-    for (int n = 0; n < NT; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const uint32_t row = n * 8 + threadIdx.x % 4 * 2 + e;
-        if (row >= tile.rows) continue;
-        const float4 v = sums.four(n, e);
-        *reinterpret_cast<uint32_t*>(b.h + uint64_t{tile.first_row + row} * b.h_width + column) =
-            pack_bf16(fast_silu(v.x) * v.z, fast_silu(v.y) * v.w);
-      }
-    }
+    each_row(tile, sums, [&](uint64_t row, const float4& v) {
+      *reinterpret_cast<uint32_t*>(b.h + row * b.h_width + column) =
+          pack_bf16(fast_silu(v.x) * v.z, fast_silu(v.y) * v.w);
+    });
   }
 };
 
@@ -92,17 +97,10 @@ struct DownTiles : ExpertTiles {
   __device__ void store(const ByteTile& tile, const ByteTileSums<NT>& sums) const {
     const uint32_t column = tile.column + column_of_fours();
     if (column >= b.g.m.hidden) return;
-#pragma unroll
-    for (int n = 0; n < NT; ++n) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const uint32_t row = n * 8 + threadIdx.x % 4 * 2 + e;
-        if (row >= tile.rows) continue;
-        const float4 v = sums.four(n, e);
-        *reinterpret_cast<uint2*>(b.g.pairs + uint64_t{tile.first_row + row} * b.g.m.hidden + column) =
-            make_uint2(pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
-      }
-    }
+    each_row(tile, sums, [&](uint64_t row, const float4& v) {
+      *reinterpret_cast<uint2*>(b.g.pairs + row * b.g.m.hidden + column) =
+          make_uint2(pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+    });
   }
 };
 
