@@ -165,7 +165,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   Ring<N> ring(share, map, columns, memory);
   ring.fill();
   if (threadIdx.x < a.rotary / 2) small.turn[threadIdx.x] = make_turn(a, share.context - 1, threadIdx.x);
-  const Earlier<N> earlier(a, share, memory, before, kRows - 1);
+  const Earlier<N> earlier(a, share, memory, before, kRows);
   const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
   float query_norm[N], key_norm[N] = {};
   load_norm<N>(a, a.q_norm, query_norm);
@@ -187,7 +187,9 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
-  if (kRows > 1 && clustered) cluster_meet();  // keys and values of earlier rows have been read where results will lie
+  if (kRows > 1 && !earlier_behind(kRows) && clustered) {
+    cluster_meet();  // keys and values of earlier rows have been read where results will lie
+  }
   push_sums<N>(memory, cut, rank);
   float4 factor = outputs.open(gate);
   pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
@@ -218,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 // ---- recording
 
-constexpr uint32_t kFewRows = 4, kMostRows = 8;  // of a sequence
+constexpr uint32_t kTwoRows = 2, kFewRows = 4, kMostRows = 8;  // of a sequence
 // All but the last row have a warp in the block that makes them, and room for 4 bytes of each element there.
 static_assert(kMostRows <= kWorkers && kMostRows <= kHeads);
 
@@ -232,7 +234,7 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
   // Blocks of few rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
   // two would run on one multiprocessor while others are idle.
-  const uint32_t own = memory_bytes<N>(a.rotary), spread = std::max(own, alone_memory(r.device()));
+  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
   return launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads, rows > kSplitRows && fits ? spread : own, map,
                          a, cut, columns, r.list.step);
@@ -241,13 +243,14 @@ swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, u
 bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0; }
 // Of a sequence, in the kernel that serves a bucket.
 uint32_t most_rows(const swy_bucket& bucket) {
-  return one_row_each(bucket) ? 1 : bucket.rows <= kFewRows ? kFewRows : kMostRows;
+  return one_row_each(bucket) ? 1 : bucket.rows <= kTwoRows ? kTwoRows : bucket.rows <= kFewRows ? kFewRows : kMostRows;
 }
 
 template <int N>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const uint32_t most = most_rows(r.bucket());
   return most == 1          ? record_form<N, 1>(r, a, cut, rows)
+         : most == kTwoRows ? record_form<N, kTwoRows>(r, a, cut, rows)
          : most == kFewRows ? record_form<N, kFewRows>(r, a, cut, rows)
                             : record_form<N, kMostRows>(r, a, cut, rows);
 }
@@ -283,9 +286,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim)
-                          : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim)
-                                              : memory_bytes<8>(a.rotary_dim);
+  const uint32_t most = most_rows(bucket), needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim, most)
+                                                    : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, most)
+                                                                        : memory_bytes<8>(a.rotary_dim, most);
   if (needed > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);

@@ -64,8 +64,7 @@ __device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32
 
 // Rows of the step that belong to the block's sequence and lie before the block's row: row 0 is the one just before it.
 // Their keys and values are not in their pages yet, or are being written there by other blocks. So each block makes
-// those that it needs: one row per warp, from the last warp but one downwards. They lie where other blocks will push
-// their results, so that a block needs no more memory than that of one row, which fits beside a projection's.
+// those that it needs: one row per warp, from the last warp but one downwards.
 template <int N>
 struct Earlier {
   char* base;
@@ -73,14 +72,16 @@ struct Earlier {
 
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  __device__ char* key(uint32_t i) const { return base + i * (4 * Form<N>::kDim); }
+  __device__ char* key(uint32_t i) const { return base + i * Form<N>::kBoth; }
   __device__ char* value(uint32_t i) const { return key(i) + 2 * Form<N>::kDim; }
   // Of a row whose key and value are not there yet.
   __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i)); }
 
+  // rows: the most in a step.
   __device__ Earlier(const Attention& a, const Share& share, const Memory<N>& memory, uint32_t rows_before,
-                     uint32_t most)
-      : base(reinterpret_cast<char*>(memory.inbox())), count(min(rows_before, most)) {
+                     uint32_t rows)
+      : base(earlier_behind(rows) ? memory.base + memory_bytes<N>(a.rotary) : reinterpret_cast<char*>(memory.inbox())),
+        count(min(rows_before, rows - 1)) {
     const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
     own = i < count && position >= share.first && position < share.last ? i : kNone;
     for (uint32_t u = threadIdx.x; u < count * (a.rotary / 2); u += kThreads) {

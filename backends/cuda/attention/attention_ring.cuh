@@ -43,6 +43,7 @@ struct Form {
   static constexpr uint32_t kParts = kColumns / kOfStage;  // of a tile's keys or values
   static constexpr uint32_t kStage = kOfStage * kColumn, kStages = kRing / kStage;
   static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a query head: no bank conflicts between neighbours
+  static constexpr uint32_t kBoth = kDim * 4;      // of a key and a value
   static constexpr uint32_t kPartial = kDim + 4;   // floats of a head of a warp's sums, where its ring was
   static constexpr uint32_t kVectors = kDim / 4;   // of a head, four floats each
   static constexpr uint32_t kInbox = kWorkers * kRing + (kHeads + 2) * kRow;  // [kHeads][kDim] floats
@@ -80,6 +81,13 @@ template <int N>
 __host__ __device__ inline uint32_t memory_bytes(uint32_t rotary) {
   const uint32_t turns = rotary / 2 * sizeof(float2);
   return Form<N>::kSmall + (sizeof(Small<N>) + turns + 15) / 16 * 16;
+}
+// Where keys and values of a sequence's earlier rows in a step of up to `rows` rows lie: of two rows behind all else,
+// which still fits beside a projection's block; of more rows where other blocks will push their results.
+__host__ __device__ constexpr bool earlier_behind(uint32_t rows) { return rows == 2; }
+template <int N>
+inline uint32_t memory_bytes(uint32_t rotary, uint32_t rows) {
+  return memory_bytes<N>(rotary) + (earlier_behind(rows) ? (rows - 1) * Form<N>::kBoth : 0);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

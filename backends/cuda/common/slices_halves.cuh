@@ -88,4 +88,35 @@ __device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t sh
   put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
 }
 
+// The same of four rows, if the scales are plain: by fewer instructions.
+__device__ inline void multiply_plain_halves(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
+                                             uint32_t tile, const HalvesOperand<kQuad>& x) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu;
+  float v[2] = {};
+  const PlainScales scales(places, tile);
+#pragma unroll
+  for (uint32_t s = 0; s < kQuad; ++s) {
+    const float4 of = shared_four(x.of_row + 16 * s);
+    const int start[2] = {-8 * __float_as_int(of.y), -8 * __float_as_int(of.w)};
+    uint32_t a[4];
+    read_rows(at + (in_box ^ (32 * s)), a);
+    float sum[2][2];
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      int c[4] = {}, d[4] = {};
+      multiply_half_bytes(c, a[2 * half], a[2 * half + 1], x.b[s][0][half]);
+      multiply_half_bytes(d, a[2 * half] & kLow, a[2 * half + 1] & kLow, x.b[s][1][half]);
+#pragma unroll
+      for (uint32_t j = 0; j < 2; ++j) {
+        const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]);
+        sum[half][j] = static_cast<float>(dot + start[half]);
+      }
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) v[j] = fmaf(fmaf(sum[0][j], of.x, sum[1][j] * of.z), scales.get(j, s), v[j]);
+  }
+  __syncwarp();  // every lane has read the tile
+  put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
+}
+
 }  // namespace gpu

@@ -87,6 +87,38 @@ struct PairPlaces {
     eight = 16 * all.stride, next = 2 * all.next, offsets = 2 * all.offsets, shift = all.shift;
     pin(at), pin(eight), pin(next), pin(offsets), pin(shift);
   }
+  // Whether weights have a scale for each group of 64, and no offsets.
+  __device__ bool plain() const { return offsets == 0 && shift == 0; }
+};
+// Scales of a tile and a slice: get(j, group) is that of row g + 8 j of the tile.
+struct AnyScales {
+  const PairPlaces& places;
+  uint32_t first;
+
+  __device__ AnyScales(const PairPlaces& of, uint32_t tile) : places(of), first(of.at + tile * of.next) {}
+  __device__ uint32_t at(uint32_t j, uint32_t group) const {
+    return first + 2 * (group >> places.shift) + j * places.eight;
+  }
+  __device__ float get(uint32_t j, uint32_t group) const { return shared_half(at(j, group)); }
+  __device__ float offset(uint32_t j, uint32_t group) const { return shared_half(at(j, group) + places.offsets); }
+};
+// Plain ones: a row's four lie together, so one load brings them.
+struct PlainScales {
+  uint2 of[2];
+
+  __device__ PlainScales(const PairPlaces& places, uint32_t tile) {
+#pragma unroll
+    for (uint32_t j = 0; j < 2; ++j) {
+      asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                   : "=r"(of[j].x), "=r"(of[j].y)
+                   : "r"(places.at + tile * places.next + j * places.eight)
+                   : "memory");
+    }
+  }
+  __device__ float get(uint32_t j, uint32_t group) const {
+    const uint32_t word = group / 2 == 0 ? of[j].x : of[j].y;
+    return half_bits(static_cast<uint16_t>(group % 2 == 0 ? word & 0xffff : word >> 16));
+  }
 };
 
 // One tile times a slice of both rows; the shares go to the tile's own memory, [t][row]. `tile`: its place among those

@@ -5,6 +5,8 @@
 // Lane 4 g + t has, of every sum, row g (and g + 8) of a tile, and row t of the activations.
 #pragma once
 
+#include <type_traits>
+
 #include "slices_pair.cuh"
 
 namespace gpu {
@@ -55,34 +57,48 @@ __device__ inline QuadOperand make_quad_operand(QuadMemory& memory, const Mine& 
 }
 
 // One tile times a slice of four rows; the shares go to the tile's own memory, [row of the activations][row]. The
-// arguments are those of multiply_pair.
+// arguments are those of multiply_pair. kPlain: whether the scales are.
+template <bool kPlain>
 __device__ inline void multiply_quad(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
                                      uint32_t tile, const QuadOperand& x) {
   constexpr uint32_t kLow = 0x0f0f0f0fu;
   float v[2] = {};
+  const std::conditional_t<kPlain, PlainScales, AnyScales> scales(places, tile);
 #pragma unroll
   for (uint32_t group = 0; group < 4; ++group) {
     float scale;
     int sum;
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=f"(scale), "=r"(sum) : "r"(x.of_group + 8 * group) : "memory");
-    const int start = places.offsets != 0 ? 0 : -8 * sum;
-    int c[4] = {0, start, 0, start};
+    // Sums that begin with 0 need no registers set; `d` lets both products run at once.
+    const int start = kPlain || places.offsets != 0 ? 0 : -8 * sum;
+    int c[4] = {0, start, 0, start}, d[4] = {};
     uint32_t a[4];
     read_rows(at + (in_box ^ (32 * group)), a);
     multiply_bytes(c, a[0], a[1], a[2], a[3], x.b[group][0]);
-    multiply_bytes(c, a[0] & kLow, a[1] & kLow, a[2] & kLow, a[3] & kLow, x.b[group][1]);
-    const uint32_t from = places.at + tile * places.next + 2 * (group >> places.shift);
+    multiply_bytes(kPlain ? d : c, a[0] & kLow, a[1] & kLow, a[2] & kLow, a[3] & kLow, x.b[group][1]);
 #pragma unroll
     for (uint32_t j = 0; j < 2; ++j) {
-      float one = static_cast<float>(c[2 * j] * 256 + c[2 * j + 1]) * shared_half(from + j * places.eight);
-      if (places.offsets != 0) {
-        one += shared_half(from + j * places.eight + places.offsets) * static_cast<float>(sum);
+      const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]);
+      if constexpr (kPlain) {
+        v[j] = fmaf(static_cast<float>(dot - 8 * sum), scales.get(j, group) * scale, v[j]);
+      } else {
+        float one = static_cast<float>(dot) * scales.get(j, group);
+        if (places.offsets != 0) one += scales.offset(j, group) * static_cast<float>(sum);
+        v[j] = fmaf(one, scale, v[j]);
       }
-      v[j] = fmaf(one, scale, v[j]);
     }
   }
   __syncwarp();  // every lane has read the tile
   put_float(at + share, v[0]), put_float(at + share + 32, v[1]);
+}
+// Either, by `places`.
+__device__ inline void multiply_any_quad(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
+                                         uint32_t tile, const QuadOperand& x) {
+  if (places.plain()) {
+    multiply_quad<true>(at, in_box, share, places, tile, x);
+  } else {
+    multiply_quad<false>(at, in_box, share, places, tile, x);
+  }
 }
 
 }  // namespace gpu

@@ -281,7 +281,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
         if (i != 0) of.load(places, i);
         multiply_slice<1>(own + i * kTileBytes, in_box, share, of, places, i, x, 1);
       } else if constexpr (kRows == kQuad) {
-        multiply_quad(own + i * kTileBytes, in_box, share, places, i, x);
+        multiply_any_quad(own + i * kTileBytes, in_box, share, places, i, x);
       } else {
         multiply_pair(own + i * kTileBytes, in_box, share, places, i, x);
       }

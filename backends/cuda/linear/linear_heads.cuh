@@ -66,6 +66,19 @@ struct HeadPlaces {
   }
 };
 
+// A tile times the slice, by as few instructions as its scales allow.
+template <uint32_t kRows>
+__device__ inline void multiply_heads_tile(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
+                                           uint32_t tile, const HalvesOperand<kRows>& x) {
+  if constexpr (kRows == kQuad) {
+    if (places.plain()) {
+      multiply_plain_halves(at, in_box, share, places, tile, x);
+      return;
+    }
+  }
+  multiply_halves(at, in_box, share, places, tile, x);
+}
+
 template <uint32_t kTeams, uint32_t kRows, bool kEngine>
 __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   __shared__ Asked arrived[kSliceWarps], scales_arrived;
@@ -115,7 +128,9 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
     }
     stamps.note(kArrived);
 #pragma unroll 1
-    for (uint32_t i = 0; i < count; ++i) multiply_halves(own + i * kTileBytes, in_box, share, places, i, x);
+    for (uint32_t i = 0; i < count; ++i) {
+      multiply_heads_tile(own + i * kTileBytes, in_box, share, places, i, x);
+    }
   }
   stamps.note(kMultiplied);
   __syncthreads();

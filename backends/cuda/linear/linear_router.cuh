@@ -135,7 +135,7 @@ struct RouterSlice {
     if constexpr (kHeads) {
       const HalvesOperand<kRows> x = from.load(b, reinterpret_cast<float4*>(scratch));
       arrive();
-      multiply_halves(own, in_box, share, places, 0, x);
+      multiply_heads_tile(own, in_box, share, places, 0, x);
     } else {
       SliceRows<kRows, kRows == 1> x;
       x.load(from, b, rows);
@@ -148,7 +148,7 @@ struct RouterSlice {
             *reinterpret_cast<QuadMemory*>(scratch), [](uint32_t) { return true; },
             [&](uint32_t round, uint32_t m) { return piece[2 * round + m]; }, [] { __syncwarp(); });
         arrive();
-        multiply_quad(own, in_box, share, places, 0, quad);
+        multiply_any_quad(own, in_box, share, places, 0, quad);
       } else if constexpr (kRows == 1) {
         LaneScales<1> of;
         of.load(places, 0);

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kRows == 1 ? kBesideThreads : kSliceThreads, 2
           *memory, [](uint32_t) { return true; }, [&](uint32_t round, uint32_t m) { return piece[2 * round + m]; },
           [] { __syncwarp(); });
 #pragma unroll 1
-      for (uint32_t i = 0; i < tiles; ++i) multiply_quad(own + i * kTileBytes, in_box, share, places, i, x);
+      for (uint32_t i = 0; i < tiles; ++i) multiply_any_quad(own + i * kTileBytes, in_box, share, places, i, x);
     }
   }
   stamps.note(kMultiplied);

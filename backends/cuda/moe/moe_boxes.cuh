@@ -75,8 +75,9 @@ struct HalfBoxes {
   Asked (&arrived)[kBoxWarps], &scales_arrived;
 };
 
-// Requests rows of gate and of up: each warp for its columns, the first thread the scales.
-template <bool kEngine>
+// Requests rows of gate and of up: each warp for its columns, the first thread the scales. kPaced: rows of up are left
+// to ask_for_up.
+template <bool kEngine, bool kPaced = false>
 __device__ inline void ask_for_halves(const HalfBoxes& to, const CUtensorMap& gate, const CUtensorMap& up,
                                       const Weight& gate_weight, const Weight& up_weight, uint32_t gate_row,
                                       uint32_t up_row) {
@@ -91,15 +92,24 @@ __device__ inline void ask_for_halves(const HalfBoxes& to, const CUtensorMap& ga
     return;
   }
   if (to.works && threadIdx.x % 32 == 0) {
-    to.arrived[warp].expect(2 * kHalf * kBoxBytes);
+    to.arrived[warp].expect((kPaced ? 1 : 2) * kHalf * kBoxBytes);
     to.arrived[warp].ask(to.boxes, gate, warp * kBoxBytes, gate_row);
-    to.arrived[warp].ask(to.boxes + kHalf * kBoxBytes, up, warp * kBoxBytes, up_row);
+    if (!kPaced) to.arrived[warp].ask(to.boxes + kHalf * kBoxBytes, up, warp * kBoxBytes, up_row);
   }
   if (threadIdx.x == 0) {
     to.scales_arrived.expect(2 * to.half);
     to.scales_arrived.ask_scales(to.scales, gate_weight, gate_row, kHalf);
     to.scales_arrived.ask_scales(to.scales + to.half / 2, up_weight, up_row, kHalf);
   }
+}
+
+// Requests a warp's rows of up, when those of gate have arrived. All its lanes call this.
+__device__ inline void ask_for_up(const HalfBoxes& to, const CUtensorMap& up, uint32_t up_row) {
+  const uint32_t warp = threadIdx.x / 32;
+  __syncwarp();  // every lane has seen them arrive
+  if (threadIdx.x % 32 != 0) return;
+  to.arrived[warp].expect(kHalf * kBoxBytes);
+  to.arrived[warp].ask(to.boxes + kHalf * kBoxBytes, up, warp * kBoxBytes, up_row);
 }
 
 // Preparation before any request. `map`: that of weights that are not known yet.
@@ -114,13 +124,17 @@ __device__ inline void begin_halves(const CUtensorMap& map, bool routed, Asked (
   __syncthreads();
 }
 
+// The row of the chosen expert's gate from which a block has some.
+__device__ inline uint32_t chosen_row(const Mixture& m, const Chosen& chosen, uint32_t slot, uint32_t first) {
+  return min(chosen.ids[slot], m.experts - 1) * 2 * m.width + first;
+}
 // Chooses, and requests rows of the expert of a slot, from row `first` of its gate and of its up.
-template <bool kEngine>
+template <bool kEngine, bool kPaced>
 __device__ inline void ask_for_chosen(const HalfBoxes& to, const CUtensorMap& map, const Mixture& m, float logit,
                                       bool exists, uint32_t slot, uint32_t first, Chosen& chosen) {
   choose(logit, exists, m.top_k, chosen);
-  const uint32_t row = min(chosen.ids[slot], m.experts - 1) * 2 * m.width + first;
-  ask_for_halves<kEngine>(to, map, map, m.gate_up, m.gate_up, row, row + m.width);
+  const uint32_t row = chosen_row(m, chosen, slot, first);
+  ask_for_halves<kEngine, kPaced>(to, map, map, m.gate_up, m.gate_up, row, row + m.width);
 }
 
 // The slice of x by the norm, and the sum of its squares.

@@ -21,6 +21,8 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const uint32_t group = blockIdx.x / (m.width / kHalf), first = blockIdx.x % (m.width / kHalf) * kHalf;
   const bool routed = group < kRows * m.top_k, works = warp<slices, all_rows = kRows> 1 && !routed;
   const uint32_t x_row = routed && kRows > 1 ? group / m.top_k : 0, slot = routed ? group - x_row * m.top_k : m.top_k;
+  // Rows of up arrive while those of gate are multiplied.
+  constexpr bool kPaced = kEngine && kRows > 1;
   constexpr uint32_t kTiles = 2 * kHalf / kTileRows, kApart = kTiles * kTileBytes;  // of a slice: gate, then up
   char* boxes = dynamic + warp * kApart;
   auto* scales = reinterpret_cast<uint16_t*>(dynamic + kBoxWarps * kApart);
@@ -63,7 +65,7 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
   if (works) load_eight_fresh(from, v[0]);
   if (routed) {
-    ask_for_chosen<kEngine>(to, maps.gate_up, m, logit, exists, slot, first, chosen);
+    ask_for_chosen<kEngine, kPaced>(to, maps.gate_up, m, logit, exists, slot, first, chosen);
   }
   stamps.note(kAsked);
   const auto await = [&] {
@@ -101,6 +103,13 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
     ScalePlaces places = gate;
 #pragma unroll 1
     for (uint32_t tile = 0; tile < kTiles; tile += 2, places.at += to_up) {
+      if constexpr (kPaced) {
+        if (tile == 0) {
+          ask_for_up(to, maps.gate_up, chosen_row(m, chosen, slot, first) + m.width);
+        } else {
+          barrier_wait(boxes_at, 1);
+        }
+      }
       LaneScales<2> of;
       of.load(places, 0);
       multiply_slice<2>(own + tile * kTileBytes, in_box, share, of, places, 0, x, 2);

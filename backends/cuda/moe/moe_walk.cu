@@ -88,7 +88,7 @@ __device__ inline void walk_rows(const Walk& p, const UpRequests& ask, const Qua
       for (uint32_t i = 0; i < 2; ++i) {
         const uint32_t tile = own + stage * kTileBytes;
         barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
-        multiply_quad(tile, in_box, to + i * kRowsShare - tile, places, i, x);
+        multiply_quad<true>(tile, in_box, to + i * kRowsShare - tile, places, i, x);
         __syncwarp();
         if (lane == 0 && 2 * step + i + kUpRing < kUpTiles) ask.ask_tile(2 * step + i + kUpRing);
         if (++stage == kUpRing) stage = 0, parity ^= 1;
@@ -329,10 +329,10 @@ swy_status record_walk_route(const Recording& r, const MixtureBoxes& b) {
   return launch(r, route_walk, blocks, kTermThreads, sizeof(TermMemory<kRouteRows>), b, r.list.step);
 }
 
-// Weights with offsets and wider groups would run, too, but no device has judged that: they stay with other kernels.
+// Products here know plain scales alone (slices_pair.cuh).
 bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
-  const auto judged = [](const Weight& w) { return w.dtype == SWY_I4 && w.group == 64; };
-  return judged(b.m.gate_up) && judged(b.m.down) && b.m.width % kPart == 0 &&
+  const auto plain = [](const Weight& w) { return w.dtype == SWY_I4 && w.group == 64; };
+  return plain(b.m.gate_up) && plain(b.m.down) && b.m.width % kPart == 0 &&
          up_bytes(b.m) <= device.features.block_memory / 2 && down_bytes(b.m) <= device.features.block_memory / 2;
 }
 

@@ -167,12 +167,11 @@ __device__ inline QuadOperand make_rows_operand(UpShared& shared, const float* f
 // ---- products
 
 // A tile times a slice of one row: v[j] is row g + 8 j, of group t of lane 4 g + t. `start`: -128 times the sum of the
-// group's integers. `scales`: of the tile, as places.at.
+// group's integers. `scales`: of the tile, as places.at; they have no offsets (fits_walk).
 __device__ inline void multiply_walked(uint32_t tile, uint32_t in_box, const ScalePlaces& places, uint32_t scales,
                                        const uint32_t (&b)[4][2][2], float scale, int start, float* v) {
   constexpr uint32_t kLow = 0x0f0f0f0fu;
-  const int first = places.offsets != 0 ? 0 : start;
-  int c[4] = {0, first, 0, first}, d[4] = {};
+  int c[4] = {}, d[4] = {};
 #pragma unroll
   for (uint32_t group = 0; group < 4; ++group) {
     uint32_t a[4];
@@ -183,10 +182,8 @@ __device__ inline void multiply_walked(uint32_t tile, uint32_t in_box, const Sca
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const uint32_t at = scales + j * places.eight;
-    const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]);
-    float one = static_cast<float>(dot) * shared_half(at);
-    if (places.offsets != 0) one += shared_half(at + places.offsets) * (-0.125f * static_cast<float>(start));
-    v[j] = one * scale;
+    const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]) + start;
+    v[j] = static_cast<float>(dot) * (shared_half(at) * scale);
   }
 }
 
