@@ -10,14 +10,21 @@ namespace gpu {
 constexpr uint32_t kFewGroup = 64;                   // columns
 constexpr uint32_t kFewBytes = 1024, kFewSums = 64;  // of eight rows of a group, and of their sums
 
-// In memory, of whole groups: the rows; then `low`, what rounding left of them; and for each group minus 136 times the
-// sum of each row, or minus 128 times for weights with offsets.
+// A nibble in the lowest bits of a bf16 is that number times 2^-133, in the next four bits 16 times as much. Products
+// take even columns from there and odd ones from here, so rows have 1/16 of odd columns. Rows are also scaled up, so
+// that such products are not rounded in fp32: results may be as small as 2^-57, and elements as large as 2^63.
+constexpr float kFewUp = 0x1p64f, kFewUnit = 0x1p-133f;
+__host__ __device__ constexpr float few_up(uint32_t column) { return column % 2 == 0 ? kFewUp : kFewUp / 16; }
+__host__ __device__ constexpr float few_times(bool affine) { return affine ? kFewUnit : -8 * kFewUnit; }
+
+// In memory, of whole groups: the rows, scaled; then `low`, what rounding left of them; and for each group the sum of
+// each row's elements times kFewUp and few_times.
 struct FewRows {
-  char* words;      // [groups][eights][2][32 lanes] of 16 bytes; null: not written
+  char* words;      // [groups][eights] of kFewBytes; null: not written
   char* low;        // likewise; null: not wanted
   float* sums;      // [groups][eights][16]
   uint32_t eights;  // of rows
-  float times;      // -136 or -128
+  float times;      // few_times
 
   static uint64_t bytes(uint32_t eights, uint32_t width, bool with_low) {
     return uint64_t{width / kFewGroup} * eights * (kFewBytes * (with_low ? 2 : 1) + kFewSums);
@@ -25,13 +32,18 @@ struct FewRows {
   static FewRows in(char* memory, uint32_t eights, uint32_t width, bool with_low, bool affine) {
     const uint64_t one = uint64_t{width / kFewGroup} * eights * kFewBytes;
     char* sums = memory + one * (with_low ? 2 : 1);
-    return {memory, with_low ? memory + one : nullptr, reinterpret_cast<float*>(sums), eights,
-            affine ? -128.0f : -136.0f};
+    return {memory, with_low ? memory + one : nullptr, reinterpret_cast<float*>(sums), eights, few_times(affine)};
   }
 
-  // Where the eight elements of row m from column 8 `unit` of a group on are, in bytes: elements i and i + 4 together.
-  static __host__ __device__ uint32_t place(uint32_t eight, uint32_t unit, uint32_t m) {
-    return (eight * 2 + unit % 2) * 512 + (m % 8 * 4 + unit / 2 % 4) * 16;
+  // Where word i of the eight elements of row m from column 8 `unit` of a group on is, in bytes. Words are elements
+  // 0 4, 2 6, 1 5, 3 7. Eight rows are 128 bytes each, whose pieces of 16 are permuted as wgmma's second operand is.
+  static __host__ __device__ uint32_t place(uint32_t eight, uint32_t unit, uint32_t m, uint32_t i) {
+    return eight * kFewBytes + m % 8 * 128 + ((unit % 2 * 4 + i) ^ m % 8) * 16 + unit / 2 % 4 * 4;
+  }
+  static __device__ void put(char* to, uint32_t eight, uint32_t unit, uint32_t m, const uint4& words) {
+    const uint32_t w[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+    for (uint32_t i = 0; i < 4; ++i) *reinterpret_cast<uint32_t*>(to + place(eight, unit, m, i)) = w[i];
   }
   // Where the sums of row m are: two lanes read them.
   static __host__ __device__ uint32_t sum_place(uint32_t eight, uint32_t m) {
@@ -55,19 +67,20 @@ struct RoundedPair {
 template <bool kLow>
 struct RoundedEight {
   uint4 words, low;
-  float sum;  // of the rounded ones
+  float sum;  // of the rounded ones times kFewUp
 
   __device__ explicit RoundedEight(const float (&v)[8]) : low(), sum(0) {
     uint32_t a[4], b[4] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const RoundedPair pair(v[i], v[i + 4]);
+      const float up = few_up(i), first = v[i] * up, second = v[i + 4] * up;
+      const RoundedPair pair(first, second);
       a[i] = pair.bits;
-      if (kLow) b[i] = RoundedPair(v[i] - pair.low, v[i + 4] - pair.high).bits;
-      sum += pair.low + pair.high;
+      if (kLow) b[i] = RoundedPair(first - pair.low, second - pair.high).bits;
+      sum = fmaf(pair.low + pair.high, kFewUp / up, sum);
     }
-    words = make_uint4(a[0], a[1], a[2], a[3]);
-    if (kLow) low = make_uint4(b[0], b[1], b[2], b[3]);
+    words = make_uint4(a[0], a[2], a[1], a[3]);
+    if (kLow) low = make_uint4(b[0], b[2], b[1], b[3]);
   }
 };
 
@@ -75,9 +88,9 @@ struct RoundedEight {
 // warp call this.
 __device__ inline void put_few(const FewRows& to, uint32_t m, uint32_t unit, const float (&v)[8]) {
   const RoundedEight<true> eight(v);
-  const uint32_t first = unit / 8 * to.eights + m / 8, at = FewRows::place(first, unit, m);
-  *reinterpret_cast<uint4*>(to.words + at) = eight.words;
-  if (to.low != nullptr) *reinterpret_cast<uint4*>(to.low + at) = eight.low;
+  const uint32_t first = unit / 8 * to.eights + m / 8;
+  FewRows::put(to.words, first, unit, m, eight.words);
+  if (to.low != nullptr) FewRows::put(to.low, first, unit, m, eight.low);
   float sum = eight.sum;
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);

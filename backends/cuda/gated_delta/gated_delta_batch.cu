@@ -211,11 +211,12 @@ __device__ inline void put_output(const Delta& d, uint32_t row, uint32_t column,
     if (there) d.y[uint64_t{row} * d.values() + column] = v;
     return;
   }
-  const RoundedPair rounded(v, 0);
-  const float sum = warp_sum(there ? rounded.low : 0.0f);
+  const float up = few_up(column);
+  const RoundedPair rounded(v * up, 0);
+  const float sum = warp_sum(there ? rounded.low * (kFewUp / up) : 0.0f);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   const uint32_t eight = column / kFewGroup * d.few.eights + row / 8, i = column % 8;
-  char* to = d.few.words + FewRows::place(eight, column / 8, row) + i % 4 * 4 + i / 4 * 2;
+  char* to = d.few.words + FewRows::place(eight, column / 8, row, i % 2 * 2 + i % 4 / 2) + i / 4 * 2;
   if (there) *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(rounded.bits);
   __syncthreads();
   if (!there || column % kFewGroup != 0) return;

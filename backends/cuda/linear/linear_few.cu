@@ -8,18 +8,20 @@
 namespace gpu {
 namespace {
 
-template <int N, bool kAffine>
-__global__ void __launch_bounds__(kFewMostWarps * 32, 1)
+// With up to eight rows 16 warps have half of the registers, so that blocks of the next kernel fit beside them.
+template <int N, bool kAffine, bool kWgmma>
+__global__ void __launch_bounds__(kFewMostWarps * 32, N == 1 ? 2 : 1)
     linear_few(const __grid_constant__ FewMaps maps, const __grid_constant__ Few f, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   __shared__ FewShared shared;
-  FewProducts<N, kAffine> block(f, shared, dynamic);
+  FewProducts<N, kAffine, kWgmma> block(f, shared, dynamic);
   block.run(maps, step);
 #endif
 }
 
 constexpr uint32_t kRowsBesideStates = 8;  // of as many sequences; with five it is slower, others were not measured
+constexpr uint32_t kRowsOfMma = 16;        // with more, wgmma gains what the longer way to it costs
 
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }
 uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[1]); }
@@ -28,15 +30,21 @@ uint32_t width_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(o
 struct FewWork {
   uint32_t rows, slices, tiles, plain_tiles;
   bool ready;   // the rows
+  bool wgmma;   // multiplies them
   Weight like;  // one of the quantized weights
 };
 FewWork work_of(const swy_op& op, bool ready) {
-  FewWork work{rows_of(op), width_of(op) / kSlice, 0, 0, ready, {}};
+  FewWork work{rows_of(op), width_of(op) / kSlice, 0, 0, ready, false, {}};
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) {
     const Weight w = weight_of(*op.weights[i], nullptr);
     if (is_quantized(w.dtype)) work.like = w;
     (is_quantized(w.dtype) ? work.tiles : work.plain_tiles) += ceil_div(w.rows, kTileRows);
   }
+  return work;
+}
+FewWork work_on(const swy_device& device, const swy_op& op, bool ready) {
+  FewWork work = work_of(op, ready);
+  work.wgmma = device.features.wgmma && work.rows > kRowsOfMma;
   return work;
 }
 
@@ -74,9 +82,10 @@ double time_of(const FewWork& work, const FewCut& c, uint32_t at_once) {
 void share_out(const FewWork& work, uint32_t tiles, FewCut& c) {
   c.tiles = tiles;
   c.clusters = ceil_div(work.tiles, tiles);
-  c.team = team_for(tiles);
-  for (c.parts = 1; c.warps() * 2 <= 12 && c.groups % (c.parts * 2) == 0;) c.parts *= 2;
-  c.plain_parts = std::min(ceil_div(c.groups, kFewPlainGroups), 4u);
+  c.team = c.wgmma ? std::min(ceil_div(tiles, 4u) * 4, kFewMostWarps) : team_for(tiles);
+  const uint32_t most = c.padded == 1 ? kFewMostWarps : 12, whole = c.wgmma ? 2 : 1;  // groups of a part
+  for (c.parts = 1; c.warps() * 2 <= most && c.groups % (c.parts * 2 * whole) == 0;) c.parts *= 2;
+  c.plain_parts = std::min(ceil_div(c.groups, kFewPlainGroups), 8u);
   if (work.plain_tiles == 0) return;
   c.plain_parts = std::min(c.plain_parts, c.warps());
   c.plain_tiles = std::min(c.warps() / c.plain_parts, work.plain_tiles);
@@ -88,6 +97,8 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
   FewCut c{};
   c.shift = shift;
   c.groups = work.slices / c.blocks() * 4;
+  c.wgmma = work.wgmma;
+  c.ready = work.ready;
   c.padded = std::bit_ceil(ceil_div(work.rows, 8));
   c.affine = work.like.offsets != nullptr || work.like.dtype == SWY_I4A;
   c.scale_shift = work.like.groups == 1 ? 31 : std::bit_width(work.like.group / kFewGroup) - 1;
@@ -114,7 +125,8 @@ FewCut cut_for(const FewWork& work, uint32_t shift, uint32_t at_once, uint64_t m
 
 // The fastest division for a device with this many multiprocessors. A single block is no cluster, so it could not push.
 // Of ready rows small clusters are preferred, since the kernel in front still has some multiprocessors: with up to
-// eight rows of two blocks, with more of four, whose teams are larger. That is what was measured inside steps.
+// eight rows of two blocks, with 9 to 16 of four, with more those with at most 512 columns a block. That is what was
+// measured inside steps.
 FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, double* time) {
   FewCut best{};
   *time = 1e9;
@@ -122,7 +134,7 @@ FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, d
     const FewCut c = cut_for(work, shift, processors >> shift, most_bytes);
     if (c.tiles == 0) continue;
     const double t = time_of(work, c, processors >> shift);
-    const bool preferred = work.ready && shift == (c.padded == 1 ? 1 : 2);
+    const bool preferred = work.ready && (c.padded <= 2 ? shift == c.padded : c.groups <= 8);
     if (t < *time || preferred) best = c, *time = t;
     if (preferred) break;
   }
@@ -131,16 +143,14 @@ FewCut best_cut(const FewWork& work, uint32_t processors, uint64_t most_bytes, d
 
 using FewKernel = void (*)(const FewMaps, const Few, const swy_step*);
 FewKernel kernel_for(const FewCut& c) {
-  if (c.affine) {
-    return c.padded == 1   ? linear_few<1, true>
-           : c.padded == 2 ? linear_few<2, true>
-           : c.padded == 4 ? linear_few<4, true>
-                           : linear_few<8, true>;
-  }
-  return c.padded == 1   ? linear_few<1, false>
-         : c.padded == 2 ? linear_few<2, false>
-         : c.padded == 4 ? linear_few<4, false>
-                         : linear_few<8, false>;
+  const auto of = [&]<bool kAffine>() -> FewKernel {
+    if (c.wgmma) return c.padded == 4 ? linear_few<4, kAffine, true> : linear_few<8, kAffine, true>;
+    return c.padded == 1   ? linear_few<1, kAffine, false>
+           : c.padded == 2 ? linear_few<2, kAffine, false>
+           : c.padded == 4 ? linear_few<4, kAffine, false>
+                           : linear_few<8, kAffine, false>;
+  };
+  return c.affine ? of.operator()<true>() : of.operator()<false>();
 }
 
 // How many clusters the device can run at once. That is less than multiprocessors / blocks if the device's groups of
@@ -169,7 +179,7 @@ swy_status record_rows(const Recording& r, const Projection& p, const FewRows& r
   FewMaps maps{};
   f.p = p;
   f.ready = ready;
-  const FewWork work = work_of(r.op, ready.words != nullptr);
+  const FewWork work = work_on(r.device(), r.op, ready.words != nullptr);
   uint32_t processors = static_cast<uint32_t>(r.device().processors) - busy;
   double time = 0;
   f.cut = best_cut(work, processors, r.device().features.block_memory, &time);
@@ -203,7 +213,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 double cost_of_rows(const swy_device& device, const swy_op& op, bool ready) {
   double bytes = 0, time = 0;
   for (uint32_t i = first_weight(op); i < op.weight_count; ++i) bytes += weight_bytes(*op.weights[i]);
-  best_cut(work_of(op, ready), static_cast<uint32_t>(device.processors), device.features.block_memory, &time);
+  const auto processors = static_cast<uint32_t>(device.processors);
+  best_cut(work_on(device, op, ready), processors, device.features.block_memory, &time);
   return 2 + device.rates.bytes(bytes, 3.5e6) + time;
 }
 double cost(const swy_device& device, const swy_op& op, const swy_bucket&) { return cost_of_rows(device, op, false); }
@@ -253,7 +264,7 @@ swy_status supports_few(const swy_device& device, const swy_op& op, swy_error* e
   double time = 0;
   const auto processors = static_cast<uint32_t>(device.processors);
   if (quantized == 0 || quantized > kFewMostWeights ||
-      best_cut(work_of(op, false), processors, device.features.block_memory, &time).tiles == 0) {
+      best_cut(work_on(device, op, false), processors, device.features.block_memory, &time).tiles == 0) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "1 to %u weights of 4 bits whose tiles fit, and an even number of slices, are needed",
                      kFewMostWeights);

@@ -11,8 +11,9 @@ constexpr uint32_t kFewMostRows = 64, kFewMostWarps = 16, kFewWarpTiles = 2, kFe
 constexpr uint32_t kFewMostSlices = 8;   // of 256 columns, of a block
 constexpr uint32_t kFewMostWeights = 4;  // quantized ones
 constexpr uint32_t kFewMostPlain = 512;  // rows of a plain weight
-constexpr uint32_t kFewPlainGroups = 4;  // that a warp with plain rows reads at once
+constexpr uint32_t kFewPlainGroups = 2;  // that a warp with plain rows reads at once
 constexpr uint32_t kFewChunks = 4;       // of the columns of rows that are ready
+constexpr float kFewWeights = 0x1p-40f;  // times a weight: what wgmma multiplies
 
 // A cluster has tiles of 16 rows of weights, and each of its blocks a share of their columns. A team of warps has one
 // or two tiles each; if tiles are few, `parts` teams divide the block's columns. The clusters after the first
@@ -26,8 +27,11 @@ struct FewCut {
   uint32_t scales;       // of a block's columns, per row; offsets are as many
   uint32_t scale_shift;  // groups of 64 columns of one scale, as a power of two; 31: one scale per row
   bool affine;
+  bool ready;  // the rows
+  bool wgmma;  // teams of whole warpgroups; scales and offsets as few_factors, no sums
   bool apart;  // data that blocks push to each other has memory of its own
 
+  __host__ __device__ uint32_t scale_bytes() const { return affine || wgmma ? 4 : 2; }
   __host__ __device__ uint32_t blocks() const { return 1u << shift; }
   __host__ __device__ uint32_t slices() const { return groups / 4; }
   __host__ __device__ uint32_t warps() const { return team * parts; }
@@ -39,17 +43,17 @@ struct FewCut {
     return weights > low ? weights : low;
   }
   __host__ __device__ uint32_t sums_at() const { return x_at() + term_bytes(); }
-  __host__ __device__ uint32_t factors_at() const { return sums_at() + groups * padded * 64; }
-  __host__ __device__ uint32_t scales_at() const { return factors_at() + groups * kFewGroup * 4; }
+  __host__ __device__ uint32_t factors_at() const { return sums_at() + (wgmma ? 0 : groups * padded * 64); }
+  __host__ __device__ uint32_t scales_at() const { return factors_at() + (ready ? 0 : groups * kFewGroup * 4); }
   __host__ __device__ uint32_t pushed_at() const {
-    return apart ? (scales_at() + tiles * 16 * scales * (affine ? 4 : 2) + 15) / 16 * 16 : 0;
+    return apart ? (scales_at() + tiles * 16 * scales * scale_bytes() + 15) / 16 * 16 : 0;
   }
   // Pieces of 512 bytes that a block receives from each part of each block.
   __host__ __device__ uint32_t owned(bool plain) const {
     return ((plain ? plain_tiles : tiles) * padded + blocks() - 1) >> shift;
   }
   uint32_t bytes() const {
-    const uint32_t all = tiles * 16 * scales * (affine ? 4 : 2) + scales_at();
+    const uint32_t all = tiles * 16 * scales * scale_bytes() + scales_at();
     const uint32_t wide = owned(false) * parts, plain = owned(true) * plain_parts;
     const uint32_t pushed = pushed_at() + (wide > plain ? wide : plain) * blocks() * 512;
     return 1024 + (all > pushed ? all : pushed);

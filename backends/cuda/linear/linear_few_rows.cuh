@@ -36,20 +36,37 @@ __device__ inline void multiply_onto(float (&d)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// Eight 4-bit numbers q as 128 + q in bf16: a[0] and a[2] of two steps. `magic`: 0x43004300 in a register.
-__device__ inline void unpack_word(uint32_t word, uint32_t magic, uint32_t half, uint32_t (&first)[4],
-                                   uint32_t (&second)[4]) {
-  const auto pair = [&](uint32_t bits) {
-    uint32_t r;
-    asm("lop3.b32 %0, %1, 0x000f000f, %2, 0xea;" : "=r"(r) : "r"(bits), "r"(magic));
-    return r;
-  };
-  first[half] = pair(word), first[2 + half] = pair(word >> 4);
-  second[half] = pair(word >> 8), second[2 + half] = pair(word >> 12);
+// What lane 4 g + t gets of the second operand of eight rows of a group: row g, words 0 to 3 (FewRows::place) of unit
+// 2 t + j.
+__device__ inline uint4 load_operand(const char* eight, uint32_t j) {
+  const uint32_t lane = threadIdx.x % 32, row = lane % 8;
+  uint4 b;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w)
+               : "r"(shared_at(eight + row * 128 + ((j * 4 + lane / 8) ^ row) * 16))
+               : "memory");
+  return b;
 }
 
-// One block. N: groups of 8 rows of activations.
-template <int N, bool kAffine>
+// The row of eight that a lane reads, so that a half warp has no bank conflicts.
+__device__ inline uint32_t box_row() { return threadIdx.x % 16 / 4 * 2 + threadIdx.x % 32 / 16; }
+
+// Eight 4-bit numbers: elements 0 4 and 2 6 in `even` as 2^-133 of themselves, 1 5 and 3 7 in `odd` as 2^-129. half: of
+// the instruction's rows.
+__device__ inline void unpack_word(uint32_t word, uint32_t half, uint32_t (&even)[4], uint32_t (&odd)[4]) {
+  even[half] = word & 0x000f000f, even[2 + half] = word >> 8 & 0x000f000f;
+  odd[half] = word & 0x00f000f0, odd[2 + half] = word >> 8 & 0x00f000f0;
+}
+
+// A scale and an offset of wgmma's weights, as two bf16; the offset is that of even columns (linear_few_wgmma.cuh).
+__device__ inline uint32_t few_factors(float scale, float offset, bool affine) {
+  const RoundedPair s(scale * (kFewWeights / kFewUnit), 0);
+  const RoundedPair o(affine ? offset * kFewWeights : -8 * (s.low * kFewUnit), 0);
+  return __byte_perm(s.bits, o.bits, 0x5410);
+}
+
+// One block. N: groups of 8 rows of activations. kWgmma: its products are those of linear_few_wgmma.cuh.
+template <int N, bool kAffine, bool kWgmma>
 struct FewBlock {
   const Few& f;
   FewShared& shared;
@@ -105,18 +122,31 @@ struct FewBlock {
                shared_at(&shared.arrived[warp]));
     }
   }
-  // Scales of the block's columns, [row][scales], then offsets in the same order; in pieces of T.
+  // Scales of the block's columns, [row][scales], then offsets in the same order, or both as few_factors; in pieces of
+  // T.
   template <class T>
   __device__ void bring_scales_as() {
-    const uint32_t pieces = f.cut.scales * 2 / sizeof(T), all = tiles * kTileRows * pieces;
+    constexpr uint32_t kEach = sizeof(T) / 2;
+    const uint32_t pieces = f.cut.scales / kEach, all = tiles * kTileRows * pieces;
     auto* to = reinterpret_cast<T*>(memory + f.cut.scales_at());
     for (uint32_t i = threadIdx.x; i < all; i += blockDim.x) {
       const uint32_t row = i / pieces, tile = first + row / kTileRows, w = weight_of_tile(tile);
       const Weight& weight = f.p.weights[w];
       const uint32_t in = min((tile - f.first[0][w]) * kTileRows + row % kTileRows, weight.rows - 1);
-      const uint64_t at = (uint64_t{in} * weight.groups + first_scale()) * 2 / sizeof(T) + i % pieces;
-      to[i] = __ldg(reinterpret_cast<const T*>(weight.scales) + at);
-      if (kAffine) to[f.cut.tiles * kTileRows * pieces + i] = __ldg(reinterpret_cast<const T*>(weight.offsets) + at);
+      const uint64_t at = (uint64_t{in} * weight.groups + first_scale()) / kEach + i % pieces;
+      const T scales = __ldg(reinterpret_cast<const T*>(weight.scales) + at);
+      const T offsets = kAffine ? __ldg(reinterpret_cast<const T*>(weight.offsets) + at) : scales;
+      if constexpr (kWgmma) {
+#pragma unroll
+        for (uint32_t k = 0; k < kEach; ++k) {
+          reinterpret_cast<uint32_t*>(to)[i * kEach + k] =
+              few_factors(half_bits(reinterpret_cast<const uint16_t*>(&scales)[k]),
+                          half_bits(reinterpret_cast<const uint16_t*>(&offsets)[k]), kAffine);
+        }
+      } else {
+        to[i] = scales;
+        if (kAffine) to[f.cut.tiles * kTileRows * pieces + i] = offsets;
+      }
     }
   }
   __device__ void bring_parameters() {
@@ -143,17 +173,16 @@ struct FewBlock {
 #pragma unroll
     for (int j = 0; j < 8; ++j) square = fmaf(v[j], v[j], square), v[j] *= by[j];
     const RoundedEight<kLow> eight(v);
-    const uint32_t at = FewRows::place(group * N + n, u, m);
-    if (there) *reinterpret_cast<uint4*>(memory + f.cut.x_at() + at) = eight.words;
-    if (kLow && there) *reinterpret_cast<uint4*>(memory + at) = eight.low;
+    if (there) FewRows::put(memory + f.cut.x_at(), group * N + n, u, m, eight.words);
+    if (kLow && there) FewRows::put(memory, group * N + n, u, m, eight.low);
     square = warp_sum(square);
     if (there && lane == 0) shared.squares[slice][m] = square;
-    if constexpr (!kLow) {
+    if constexpr (!kLow && !kWgmma) {
       float sum = eight.sum;
 #pragma unroll
       for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
       auto* sums = reinterpret_cast<float*>(memory + f.cut.sums_at()) + FewRows::sum_place(group * N + n, m);
-      if (there && u % 8 == 0) sums[0] = sums[2] = (kAffine ? -128.0f : -136.0f) * sum;
+      if (there && u % 8 == 0) sums[0] = sums[2] = few_times(kAffine) * sum;
     }
   }
   // All live rows. Each warp has a slice of 256 columns, and some of the rows at a time.
@@ -186,12 +215,12 @@ struct FewBlock {
     const uint32_t each = f.cut.groups / kFewChunks, first_group = column() / kFewGroup;
     for (uint32_t i = 0; threadIdx.x == 0 && i < kFewChunks; ++i) {
       const uint32_t at = i * each * N, from = (first_group + i * each) * N, come = shared_at(&shared.come[i]);
-      barrier_expect(come, each * N * (kFewBytes + (plain ? kFewBytes : kFewSums)));
+      barrier_expect(come, each * N * (kFewBytes + (plain ? kFewBytes : kWgmma ? 0 : kFewSums)));
       copy_in(shared_at(memory) + f.cut.x_at() + at * kFewBytes, f.ready.words + from * kFewBytes, each * N * kFewBytes,
               come);
       if (plain) {
         copy_in(shared_at(memory) + at * kFewBytes, f.ready.low + from * kFewBytes, each * N * kFewBytes, come);
-      } else {
+      } else if (!kWgmma) {
         copy_in(shared_at(memory) + f.cut.sums_at() + at * kFewSums, f.ready.sums + from * (kFewSums / 4),
                 each * N * kFewSums, come);
       }
@@ -213,9 +242,13 @@ struct FewBlock {
           each(wanted ? block.f.cut.groups / kFewChunks : block.f.cut.groups),
           chunk(begin / each),
           come(chunk * each) {}
-    // Until the groups before `end` are there.
+    // Until the next chunk is there; returns the group after it.
+    __device__ uint32_t next() {
+      if (wanted) barrier_wait(shared_at(&shared.come[chunk++]), 0);
+      return come += each;
+    }
     __device__ void wait_until(uint32_t end) {
-      for (; wanted && come < end; come += each) barrier_wait(shared_at(&shared.come[chunk++]), 0);
+      while (come < end) next();
     }
   };
   // Every block needs the squares of whole rows.
