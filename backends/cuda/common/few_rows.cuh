@@ -84,18 +84,28 @@ struct RoundedEight {
   }
 };
 
-// Writes the eight elements of row m from column 8 `unit` on. Eight neighbouring lanes have a group; all lanes of a
-// warp call this.
-__device__ inline void put_few(const FewRows& to, uint32_t m, uint32_t unit, const float (&v)[8]) {
-  const RoundedEight<true> eight(v);
-  const uint32_t first = unit / 8 * to.eights + m / 8;
-  FewRows::put(to.words, first, unit, m, eight.words);
-  if (to.low != nullptr) FewRows::put(to.low, first, unit, m, eight.low);
-  float sum = eight.sum;
+// Writes the four elements of row m from column 4 `four` on. 16 neighbouring lanes have a group, and two exchange what
+// the order needs; all lanes of a warp call this.
+__device__ inline void put_few(const FewRows& to, uint32_t m, uint32_t four, const float (&v)[4]) {
+  const bool upper = four % 2 != 0;  // of eight elements
+  const uint32_t unit = four / 2, first = unit / 8 * to.eights + m / 8;
+  float sum = 0;
 #pragma unroll
-  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
+  for (int i = 0; i < 2; ++i) {
+    const float got = __shfl_xor_sync(kAll, upper ? v[i] : v[i + 2], 1), up = few_up(i);
+    const float a = (upper ? got : v[i]) * up, b = (upper ? v[i + 2] : got) * up;
+    const RoundedPair pair(a, b);
+    const uint32_t at = FewRows::place(first, unit, m, 2 * i + upper);
+    *reinterpret_cast<uint32_t*>(to.words + at) = pair.bits;
+    if (to.low != nullptr) {
+      *reinterpret_cast<uint32_t*>(to.low + at) = RoundedPair(a - pair.low, b - pair.high).bits;
+    }
+    sum = fmaf(pair.low + pair.high, kFewUp / up, sum);
+  }
+#pragma unroll
+  for (int d = 1; d < 16; d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
   float* sums = to.sums + FewRows::sum_place(first, m);
-  if (unit % 8 == 0) sums[0] = sums[2] = to.times * sum;
+  if (four % 16 == 0) sums[0] = sums[2] = to.times * sum;
 }
 
 }  // namespace gpu

@@ -41,7 +41,7 @@ inline void place_grouped(GroupedMixture& g, Arena& arena, const swy_op& op, uin
 // With `next`, which may be null, also the norm of the results as bytes.
 inline swy_status record_combine(const Recording& r, const GroupedMixture& g, const NormedBytes* next) {
   const uint32_t rows = rows_of(r.op);
-  if (next == nullptr) return launch(r, combine_grouped<false>, rows, kCombineThreads, 0, g, r.list.step);
+  if (next == nullptr) return launch(r, combine_grouped, rows, kCombineThreads, 0, g, r.list.step);
   return launch(r, combine_to_bytes, rows, kCombineThreads, g.m.hidden * sizeof(float), g, *next, r.list.step);
 }
 

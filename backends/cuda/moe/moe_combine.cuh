@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last kernel of MOE for many rows: adds up the experts' results of a row. Since its block has the whole
-// row, it can also make the next projection's operand.
+// row, it can also make the next projection's operand. moe_combine_few.cuh does the same for few rows.
 #pragma once
 
 #include "common/stamps.cuh"
@@ -21,32 +21,9 @@ __device__ inline void add_eight(float factor, uint4 v, float (&sum)[8]) {
 
 constexpr uint32_t kCombineThreads = 256;
 
-// The factors of the next norm for columns i to i + 7.
-__device__ inline void next_factors(const InputNorm& norm, uint32_t i, float (&v)[8]) {
-#pragma unroll
-  for (int j = 0; j < 8; ++j) v[j] = norm.bias + plain_at(norm.weight, i + j);
-}
-// Writes the norm of a row of y, of which each thread has eight columns, and `square` the sum of their squares. All
-// threads of the block call this. Such rows have at most 2,048 columns (moe_grouped.cu).
-__device__ inline void put_next(const NextRows& next, uint32_t row, uint32_t hidden, float square, const float (&v)[8],
-                                const float (&factors)[8]) {
-  __shared__ float squares[kCombineThreads / 32];
-  square = warp_sum(square);
-  if (threadIdx.x % 32 == 0) squares[threadIdx.x / 32] = square;
-  __syncthreads();
-  float sum = 0;
-#pragma unroll
-  for (uint32_t i = 0; i < kCombineThreads / 32; ++i) sum += squares[i];
-  const float inverse = rsqrtf(sum / static_cast<float>(hidden) + next.norm.eps);
-  float normed[8];
-#pragma unroll
-  for (int j = 0; j < 8; ++j) normed[j] = v[j] * (factors[j] * inverse);
-  if (threadIdx.x * 8 < hidden) put_few(next.rows, row, threadIdx.x, normed);  // whole warps
-}
-
-// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time. kNext:
-// also the next projection's operand. keep(i, sum): gets the results of columns i to i + 7. Whether there is a row.
-template <bool kNext, class Keep>
+// y = sum of p_e times the experts' results, in order of k. blockIdx.x: row; eight columns a thread at a time. keep(i,
+// sum): gets the results of columns i to i + 7. Whether there is a row.
+template <class Keep>
 __device__ __forceinline__ bool combine_row(const GroupedMixture& p, const swy_step* step, Keep keep) {
   constexpr uint32_t kAtOnce = 9;  // loads that are under way together
   __shared__ uint32_t from[kMostSlots];
@@ -69,8 +46,6 @@ __device__ __forceinline__ bool combine_row(const GroupedMixture& p, const swy_s
     old[0] = a.x, old[1] = a.y, old[2] = a.z, old[3] = a.w, old[4] = b.x, old[5] = b.y, old[6] = b.z, old[7] = b.w;
   };
   if (there) load_residual(first);
-  float factors_of_next[8] = {}, own[8] = {}, square = 0;
-  if (kNext && first < p.m.hidden) next_factors(p.next.norm, first, factors_of_next);
   __syncthreads();
   release_next();  // the next kernel requests its weights beside the experts' last tiles
   stamps.take_place();
@@ -92,23 +67,18 @@ __device__ __forceinline__ bool combine_row(const GroupedMixture& p, const swy_s
     }
     const uint64_t at = uint64_t{row} * p.m.hidden + i;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      sum[j] += old[j];
-      if (kNext && i == first) own[j] = sum[j], square = fmaf(sum[j], sum[j], square);
-    }
+    for (int j = 0; j < 8; ++j) sum[j] += old[j];
     keep(i, sum);
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
-  if (kNext) put_next(p.next, row, p.m.hidden, square, own, factors_of_next);
   stamps.end();
   return true;
 }
 
-template <bool kNext>
-__global__ void __launch_bounds__(kCombineThreads)
+static __global__ void __launch_bounds__(kCombineThreads)
     combine_grouped(const __grid_constant__ GroupedMixture p, const swy_step* step) {
-  combine_row<kNext>(p, step, [](uint32_t, const float(&)[8]) {});
+  combine_row(p, step, [](uint32_t, const float(&)[8]) {});
 }
 
 constexpr uint32_t kMostToBytes = 4096;  // columns
@@ -120,7 +90,7 @@ static __global__ void __launch_bounds__(kCombineThreads)
   constexpr uint32_t kWarps = kCombineThreads / 32;
   extern __shared__ float4 row_of_sums[];
   __shared__ RowMemory<kWarps> memory;
-  const bool there = combine_row<false>(p, step, [&](uint32_t i, const float(&sum)[8]) {
+  const bool there = combine_row(p, step, [&](uint32_t i, const float(&sum)[8]) {
     row_of_sums[i / 4] = make_float4(sum[0], sum[1], sum[2], sum[3]);
     row_of_sums[i / 4 + 1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
   });

@@ -6,6 +6,7 @@
 
 #include "grouped/narrow.cuh"
 #include "moe_combine.cuh"
+#include "moe_combine_few.cuh"
 #include "moe_route.cuh"
 
 namespace gpu {
@@ -52,6 +53,7 @@ bool routes_few(const swy_op& op) {
 }
 
 static_assert(kRoutedExperts <= kQuadExperts && kMostChosen <= kQuadChosen);
+static_assert(kMostChosen < kFewSlots && kTeam * 2 * kSpan <= kMostFewColumns);
 bool by_quads(const swy_op& op) { return routes_few(op) && supports_quads(op); }
 
 // Layout of the workspace after the operands.
@@ -178,8 +180,10 @@ swy_status record_mixture(const Recording& r, GroupedMixture& p, const InputNorm
   SWY_CUDA_TRY(by_quads(r.op) ? record_quads(r, p.m, p.quads, p.pairs) : record_experts(r, p));
   // With few rows, each block gets a multiprocessor of its own: otherwise the first ones that the previous kernel
   // leaves would get all blocks.
-  return launch(r, p.next.rows.words != nullptr ? combine_grouped<true> : combine_grouped<false>, rows, kCombineThreads,
-                rows <= kMostRouted ? alone_memory(r.device()) : 0, p, r.list.step);
+  const uint32_t memory = rows <= kMostRouted ? alone_memory(r.device()) : 0;
+  if (p.room == 0) return launch(r, combine_grouped, rows, kCombineThreads, memory, p, r.list.step);
+  return launch(r, p.next.rows.words != nullptr ? combine_few<true> : combine_few<false>, rows, kCombineFewThreads,
+                memory, p, r.list.step);
 }
 
 swy_status record_grouped(const Recording& r) {

@@ -2,7 +2,7 @@
 // The experts of few rows on Hopper, four rows at a time (quads.cuh): two kernels that fill the device once.
 //
 //   gate_up   h = silu(gate) * up, as integers: 64 columns of up to four rows of an expert by a team of four warps
-//   down      each expert's results for its pairs, in bf16: 32 columns of up to four rows by a warp
+//   down      each expert's results for its pairs, in bf16: 128 columns of up to four rows by such a team
 #include "moe_quads.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct DownMaps {
   CUtensorMap down, shared_down;
 };
 struct QuadShared {
-  uint64_t barriers[kQuadWarps][kMostQuadStages];
+  RingMarks rings[kQuadTeams];
   alignas(16) float h[kQuadTeams][2][kQuad][kHStride];
 };
 
@@ -38,27 +38,26 @@ constexpr uint32_t kQuadMemory = kHopperMemory - kHopperReserved - sizeof(QuadSh
 
 #ifdef SWY_HOPPER
 
-constexpr uint32_t kDownColumns = 32;  // of a task
+constexpr uint32_t kDownColumns = 2 * kBoxRows;  // of a task
 using List = QuadList<kQuadThreads>;
 static_assert(sizeof(List) <= kListMemory);
 
-// A block's tasks are consecutive, so that tasks with the same weights meet in the cache; its units, teams or warps,
-// take turns at them.
+// A block's tasks are consecutive, so that tasks with the same weights meet in the cache; its teams take turns at them.
 struct Tasks {
   const List& list;
-  uint32_t parts, units;  // tasks of an entry of the list; units
-  uint32_t first, count;  // tasks of this unit
+  uint32_t parts;         // tasks of an entry of the list
+  uint32_t first, count;  // tasks of this team
 
-  __device__ Tasks(const List& l, uint32_t parts_of, uint32_t unit, uint32_t of) : list(l), parts(parts_of), units(of) {
+  __device__ Tasks(const List& l, uint32_t parts_of) : list(l), parts(parts_of) {
     const uint32_t total = list.size() * parts;
-    const auto begin = [&](uint32_t block) { return static_cast<uint32_t>(uint64_t{block} * total / gridDim.x); };
+    const auto begin = [&](uint32_t block) { return block * total / gridDim.x; };
     const uint32_t last = begin(blockIdx.x + 1);
-    first = begin(blockIdx.x) + unit;
-    count = first < last ? (last - first + units - 1) / units : 0;
+    first = begin(blockIdx.x) + team_of_warp();
+    count = first < last ? (last - first + kQuadTeams - 1) / kQuadTeams : 0;
   }
   __device__ TaskPlace begin() const { return {first / parts, first % parts}; }
   __device__ TaskPlace after(TaskPlace at) const {
-    at.part += units;
+    at.part += kQuadTeams;
     while (at.part >= parts) at.part -= parts, ++at.entry;
     return at;
   }
@@ -70,17 +69,17 @@ struct GateUp {
   const QuadMixture& p;
   QuadShared& shared;
   Tasks tasks;
-  uint32_t team = threadIdx.x / (32 * kQuadTeam), warp = threadIdx.x / 32 % kQuadTeam, lane = threadIdx.x % 32;
+  uint32_t team = team_of_warp(), warp = warp_of_team(), lane = threadIdx.x % 32;
 
   __device__ GateUp(const GateUpMaps& m, const QuadMixture& of, QuadShared& s, const List& list)
-      : maps(m), p(of), shared(s), tasks(list, of.m.width / kUpColumns, threadIdx.x / (32 * kQuadTeam), kQuadTeams) {}
+      : maps(m), p(of), shared(s), tasks(list, of.m.width / kUpColumns) {}
   __device__ uint32_t steps() const { return p.m.hidden / kSlice; }
   __device__ const Weight& weight() const { return p.m.gate_up; }
-  __device__ TilePair pair(uint32_t expert, uint32_t part) const {
+  __device__ BoxPair pair(uint32_t expert, uint32_t part) const {
     const Mixture& m = p.m;
     const bool routed = expert != m.experts;
-    const uint32_t row = (routed ? expert * 2 * m.width : 0) + part * kUpColumns + warp * kTileRows;
-    TilePair t;
+    const uint32_t row = (routed ? expert * 2 * m.width : 0) + part * kUpColumns;
+    BoxPair t;
     t.steps = steps();
     t.set(0, routed ? &maps.gate_up : &maps.shared_gate, routed ? m.gate_up.scales : m.shared_gate.scales,
           routed ? m.gate_up.offsets : m.shared_gate.offsets, m.gate_up.groups, row);
@@ -116,19 +115,19 @@ struct Down {
   uint32_t lane = threadIdx.x % 32;
 
   __device__ Down(const DownMaps& m, const QuadMixture& of, const List& list)
-      : maps(m), p(of), tasks(list, of.m.hidden / kDownColumns, threadIdx.x / 32, kQuadWarps) {}
+      : maps(m), p(of), tasks(list, of.m.hidden / kDownColumns) {}
   __device__ uint32_t steps() const { return p.m.width / kSlice; }
   __device__ const Weight& weight() const { return p.m.down; }
-  __device__ TilePair pair(uint32_t expert, uint32_t part) const {
+  __device__ BoxPair pair(uint32_t expert, uint32_t part) const {
     const Mixture& m = p.m;
     const bool routed = expert != m.experts;
     const uint32_t row = (routed ? expert * m.hidden : 0) + part * kDownColumns;
-    TilePair t;
+    BoxPair t;
     t.steps = steps();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       t.set(i, routed ? &maps.down : &maps.shared_down, routed ? m.down.scales : m.shared_down.scales,
-            routed ? m.down.offsets : m.shared_down.offsets, m.down.groups, row + i * kTileRows);
+            routed ? m.down.offsets : m.shared_down.offsets, m.down.groups, row + i * kBoxRows);
     }
     return t;
   }
@@ -137,14 +136,15 @@ struct Down {
   }
   // Two lanes with neighbouring columns exchange values, so that each makes words of two columns.
   __device__ void store(uint32_t, TaskPlace at, uint4 e, const float (&sum)[2][2]) const {
-    const uint32_t g = lane / 4, t = lane % 4, column = at.part * kDownColumns + g / 2 * 2 + g % 2 * 8;
+    const uint32_t g = lane / 4, t = lane % 4;
+    const uint32_t column = at.part * kDownColumns + warp_of_team() * kTileRows + g / 2 * 2 + g % 2 * 8;
     uint16_t* to = p.pairs + uint64_t{place_of(e, t)} * p.m.hidden + column;
 #pragma unroll
     for (uint32_t k = 0; k < 2; ++k) {
       const float got = __shfl_xor_sync(kAll, g % 2 != 0 ? sum[k][0] : sum[k][1], 4);
       const __nv_bfloat162 two =
           g % 2 != 0 ? __floats2bfloat162_rn(got, sum[k][1]) : __floats2bfloat162_rn(sum[k][0], got);
-      if (t < e.z) *reinterpret_cast<__nv_bfloat162*>(to + k * kTileRows) = two;
+      if (t < e.z) *reinterpret_cast<__nv_bfloat162*>(to + k * kBoxRows) = two;
     }
   }
 };
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
   if (threadIdx.x == 0) prefetch_map(maps.gate_up);
   if (threadIdx.x == 32 && p.m.shared_width != 0) prefetch_map(maps.shared_gate), prefetch_map(maps.shared_up);
   list.begin(p.q);
-  QuadRing<kOffsets> ring(p.shape, first_box(dynamic), shared.barriers[threadIdx.x / 32]);
+  QuadRing<kOffsets> ring(p.shape, first_box(dynamic), shared.rings[team_of_warp()]);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
@@ -186,14 +186,14 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
     down_quads(const __grid_constant__ DownMaps maps, const __grid_constant__ QuadMixture p, const swy_step* step) {
 #ifdef SWY_HOPPER
   extern __shared__ char dynamic[];
-  __shared__ uint64_t barriers[kQuadWarps][kMostQuadStages];
+  __shared__ RingMarks rings[kQuadTeams];
   __shared__ List list;
   Stamps stamps(kStampDown);
   if (threadIdx.x == 64) prefetch_map(maps.down);
   if (threadIdx.x == 96 && p.m.shared_width != 0) prefetch_map(maps.shared_down);
   const uint32_t loaded = List::load(p.m, p.q), rows = step_rows(step, p.m.domain);
   list.begin(p.q);
-  QuadRing<kOffsets> ring(p.shape, first_box(dynamic), barriers[threadIdx.x / 32]);
+  QuadRing<kOffsets> ring(p.shape, first_box(dynamic), rings[team_of_warp()]);
   list.make(p.m, loaded, rows);
   const Down part(maps, p, list);
   Asker ask(part);
@@ -212,10 +212,10 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
 bool is_fine(const Weight& w) { return w.groups * 64 == w.width; }
 
 QuadShape up_shape(const Mixture& m) {
-  return quad_shape(kQuadMemory, 2 * scales_bytes(m.gate_up, kTileRows), m.hidden / kSlice);
+  return quad_shape(kQuadMemory, 2 * scales_bytes(m.gate_up, kBoxRows), m.hidden / kSlice);
 }
 QuadShape down_shape(const Mixture& m) {
-  return quad_shape(kQuadMemory, 2 * scales_bytes(m.down, kTileRows), m.width / kSlice);
+  return quad_shape(kQuadMemory, 2 * scales_bytes(m.down, kBoxRows), m.width / kSlice);
 }
 
 }  // namespace
@@ -259,12 +259,12 @@ swy_status record_quads(const Recording& r, const Mixture& m, const Quads& q, ui
   const auto blocks = static_cast<uint32_t>(r.device().processors);
   GateUpMaps up{};
   DownMaps down{};
-  SWY_CUDA_TRY(map_boxes(m.gate_up, kTileRows, &up.gate_up, r.error));
-  SWY_CUDA_TRY(map_boxes(m.down, kTileRows, &down.down, r.error));
+  SWY_CUDA_TRY(map_boxes(m.gate_up, kBoxRows, &up.gate_up, r.error));
+  SWY_CUDA_TRY(map_boxes(m.down, kBoxRows, &down.down, r.error));
   if (m.shared_width != 0) {
-    SWY_CUDA_TRY(map_boxes(m.shared_gate, kTileRows, &up.shared_gate, r.error));
-    SWY_CUDA_TRY(map_boxes(m.shared_up, kTileRows, &up.shared_up, r.error));
-    SWY_CUDA_TRY(map_boxes(m.shared_down, kTileRows, &down.shared_down, r.error));
+    SWY_CUDA_TRY(map_boxes(m.shared_gate, kBoxRows, &up.shared_gate, r.error));
+    SWY_CUDA_TRY(map_boxes(m.shared_up, kBoxRows, &up.shared_up, r.error));
+    SWY_CUDA_TRY(map_boxes(m.shared_down, kBoxRows, &down.shared_down, r.error));
   }
   QuadMixture p{m, q, pairs, up_shape(m)};
   const auto up_kernel = [&]<bool kOffsets>() {

@@ -2,9 +2,9 @@
 // Products of 4-bit weights with four rows of activations on Hopper, at the rate of memory (boxes.cuh explains the
 // integer products). The eight columns of the second operand are the high and low bytes of four rows.
 //
-// Every warp walks by itself through tasks: two tiles of 16 rows of weights, 256 columns at a time. It requests the
-// next contents of a stage of its ring as soon as it has read the current ones, so it requests the next task before it
-// finishes this one.
+// A team of four warps walks through tasks: two boxes of 64 rows of weights, 256 columns at a time. A warp multiplies
+// 16 rows of each. The last warp to read a stage of the team's ring requests the stage's next contents, so the next
+// task is requested before this one is finished, and three warps of four go on without making a request.
 #pragma once
 
 #include "common/quad_rows.cuh"
@@ -14,18 +14,25 @@ namespace gpu {
 
 constexpr uint32_t kQuadTeam = 4, kQuadTeams = 4;  // warps of a team; teams of a block
 constexpr uint32_t kQuadWarps = kQuadTeam * kQuadTeams, kQuadThreads = 32 * kQuadWarps;
-constexpr uint32_t kMostQuadStages = 4, kStepBytes = 2 * kTileBytes;  // of a ring; of two tiles
-constexpr uint32_t kAtOnce = 2;                                       // groups of 64 columns in registers
+constexpr uint32_t kBoxRows = kQuadTeam * kTileRows, kBoxSize = kQuadTeam * kTileBytes;  // of a box of a team
+constexpr uint32_t kMostQuadStages = 4, kStepBytes = 2 * kBoxSize;                       // of a ring; of two boxes
+constexpr uint32_t kAtOnce = 2;  // groups of 64 columns in registers
 
-// The layout of a block's memory: for every warp stages of two tiles each, then the scales of several tasks.
+// What the warps of a team share of their ring, in shared memory.
+struct RingMarks {
+  uint64_t arrived[kMostQuadStages];
+  uint32_t readers[kMostQuadStages];  // how many times a warp has read a stage
+};
+
+// The layout of a block's memory: for every team stages of two boxes each, then the scales of several tasks.
 struct QuadShape {
   uint32_t stages, slots, slot_bytes;
 
-  __host__ __device__ uint32_t boxes_bytes() const { return stages * kStepBytes; }  // of a warp
+  __host__ __device__ uint32_t boxes_bytes() const { return stages * kStepBytes; }  // of a team
   __host__ __device__ uint32_t scales_bytes() const { return slots * slot_bytes; }
-  __host__ __device__ uint32_t bytes() const { return 1024 + kQuadWarps * (boxes_bytes() + scales_bytes()); }
+  __host__ __device__ uint32_t bytes() const { return 1024 + kQuadTeams * (boxes_bytes() + scales_bytes()); }
 };
-// slot_bytes: scales of two tiles. steps: the least number of 256-column steps of a task. stages is 0 if two do not
+// slot_bytes: scales of two boxes. steps: the least number of 256-column steps of a task. stages is 0 if two do not
 // fit.
 inline QuadShape quad_shape(uint32_t memory, uint32_t slot_bytes, uint32_t steps) {
   QuadShape s{kMostQuadStages, 0, slot_bytes};
@@ -37,6 +44,12 @@ inline QuadShape quad_shape(uint32_t memory, uint32_t slot_bytes, uint32_t steps
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- teams
+
+// A team's place among the block's, and a warp's in its team.
+__device__ inline uint32_t team_of_warp() { return threadIdx.x / (32 * kQuadTeam); }
+__device__ inline uint32_t warp_of_team() { return threadIdx.x / 32 % kQuadTeam; }
 
 // ---- activations
 
@@ -70,22 +83,22 @@ struct TaskPlace {
   uint32_t entry, part;
 };
 
-// The weights of a task: two tiles of 16 rows, of `steps` slices, and where their scales and offsets begin.
-struct TilePair {
+// The weights of a task: two boxes of 64 rows, of `steps` slices, and where their scales and offsets begin.
+struct BoxPair {
   const CUtensorMap* map[2];
   const uint16_t *scales[2], *offsets[2];
   uint32_t row[2], steps;
-  uint32_t scale_bytes;  // of a tile's scales
+  uint32_t scale_bytes;  // of a box's scales
 
   __device__ void set(int i, const CUtensorMap* of, const uint16_t* all_scales, const uint16_t* all_offsets,
                       uint32_t groups, uint32_t first) {
     const uint64_t at = uint64_t{first} * groups;
     map[i] = of, row[i] = first, scales[i] = all_scales + at, offsets[i] = all_offsets + at;
-    scale_bytes = kTileRows * groups * 2;
+    scale_bytes = kBoxRows * groups * 2;
   }
 };
 
-// The position of a lane's requests. Part: the tasks; pair(entry's first word, part) gives a task's tiles. That word is
+// The position of a lane's requests. Part: the tasks; pair(entry's first word, part) gives a task's boxes. That word is
 // read one task ahead.
 template <class Part>
 struct Asker {
@@ -97,8 +110,8 @@ struct Asker {
   __device__ explicit Asker(const Part& of) : part(of), left(of.tasks.count), at(of.tasks.begin()) {
     known = left != 0 ? part.tasks.entry(at).x : 0;
   }
-  // Moves on to the next task's tiles; false if there is none.
-  __device__ bool next(TilePair& to) {
+  // Moves on to the next task's boxes; false if there is none.
+  __device__ bool next(BoxPair& to) {
     if (left == 0) return false;
     to = part.pair(known, at.part);
     if (--left == 0) return true;
@@ -108,19 +121,19 @@ struct Asker {
   }
 };
 
-// A warp's ring. Asker makes its requests.
+// A warp's view of its team's ring. Every warp's first lane follows the requests; one of the four makes them.
 template <bool kOffsets>
 class QuadRing {
  public:
-  __device__ QuadRing(const QuadShape& shape, char* memory, uint64_t* barriers)
-      : shape_(shape), barriers_(shared_at(barriers)) {
-    const uint32_t warp = threadIdx.x / 32;
-    at_ = shared_at(memory) + warp * shape.boxes_bytes();
-    scales_ = shared_at(memory) + kQuadWarps * shape.boxes_bytes() + warp * shape.scales_bytes();
+  // The block meets before requests are made.
+  __device__ QuadRing(const QuadShape& shape, char* memory, RingMarks& marks)
+      : shape_(shape), readers_(marks.readers), barriers_(shared_at(marks.arrived)) {
+    at_ = shared_at(memory) + team_of_warp() * shape.boxes_bytes();
+    scales_ = shared_at(memory) + kQuadTeams * shape.boxes_bytes() + team_of_warp() * shape.scales_bytes();
     policy_ = cache_policy(true);
     pin(at_), pin(scales_), pin(barriers_);
-    if (threadIdx.x % 32 == 0) {
-      for (uint32_t i = 0; i < shape.stages; ++i) barrier_init(barriers_ + i * 8, 1);
+    if (threadIdx.x % (32 * kQuadTeam) == 0) {
+      for (uint32_t i = 0; i < shape.stages; ++i) barrier_init(barriers_ + i * 8, 1), readers_[i] = 0;
       publish_barriers();
     }
     __syncwarp();
@@ -129,16 +142,16 @@ class QuadRing {
   template <class Part>
   __device__ void fill(Asker<Part>& asker) {
     if (threadIdx.x % 32 != 0) return;
-    for (uint32_t i = 0; i < shape_.stages; ++i) ask(asker, i);
+    for (uint32_t i = 0; i < shape_.stages; ++i) ask(asker, i, warp_of_team() == 0);
   }
   __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
-  __device__ uint32_t tiles() const { return at_ + stage_ * kStepBytes; }
+  __device__ uint32_t tiles() const { return at_ + stage_ * kStepBytes + warp_of_team() * kTileBytes; }
   __device__ uint32_t scales() const { return scales_ + slot_ * shape_.slot_bytes; }
-  // The current stage has been read.
+  // The warp has read the current stage. Shared memory serves its reads before its addition to `readers`.
   template <class Part>
   __device__ void give_back(Asker<Part>& asker) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ask(asker, stage_);
+    if (threadIdx.x % 32 == 0) ask(asker, stage_, atomicAdd(readers_ + stage_, 1u) % kQuadTeam == kQuadTeam - 1);
     if (++stage_ == shape_.stages) stage_ = 0, parity_ ^= 1;
   }
   __device__ void next_task() {
@@ -146,18 +159,21 @@ class QuadRing {
   }
 
  private:
-  // One lane calls this: requests the next data into a stage.
+  // One lane of each warp calls this: the next data go into a stage. makes: this lane requests them.
   template <class Part>
-  __device__ void ask(Asker<Part>& asker, uint32_t stage) {
+  __device__ void ask(Asker<Part>& asker, uint32_t stage, bool makes) {
     const bool first = asked_step_ == 0;
     if (first && !asker.next(pair_)) return;
-    const uint32_t barrier = barriers_ + stage * 8, to = at_ + stage * kStepBytes;
-    barrier_expect(barrier, kStepBytes + (first ? (kOffsets ? 4 : 2) * pair_.scale_bytes : 0));
+    if (makes) {
+      const uint32_t barrier = barriers_ + stage * 8, to = at_ + stage * kStepBytes;
+      barrier_expect(barrier, kStepBytes + (first ? (kOffsets ? 4 : 2) * pair_.scale_bytes : 0));
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      copy_box(to + i * kTileBytes, *pair_.map[i], asked_step_ * kBoxBytes, pair_.row[i], barrier, policy_);
+      for (int i = 0; i < 2; ++i) {
+        copy_box(to + i * kBoxSize, *pair_.map[i], asked_step_ * kBoxBytes, pair_.row[i], barrier, policy_);
+      }
+      if (first) ask_scales(barrier);
     }
-    if (first) ask_scales(barrier);
+    if (first && ++asked_slot_ == shape_.slots) asked_slot_ = 0;
     if (++asked_step_ == pair_.steps) asked_step_ = 0;
   }
   __device__ void ask_scales(uint32_t barrier) {
@@ -167,15 +183,15 @@ class QuadRing {
       copy_in(to, pair_.scales[i], pair_.scale_bytes, barrier), to += pair_.scale_bytes;
       if (kOffsets) copy_in(to, pair_.offsets[i], pair_.scale_bytes, barrier), to += pair_.scale_bytes;
     }
-    if (++asked_slot_ == shape_.slots) asked_slot_ = 0;
   }
 
   const QuadShape& shape_;
+  uint32_t* readers_;
   uint32_t barriers_;
   uint64_t policy_;
   uint32_t at_, scales_, stage_ = 0, parity_ = 0, slot_ = 0;
   uint32_t asked_step_ = 0, asked_slot_ = 0;
-  TilePair pair_{};
+  BoxPair pair_{};
 };
 
 // Where a lane finds scales in a slot, in bytes: of row g of a tile; of row g + 8; of the second tile; offsets.
@@ -183,10 +199,10 @@ struct QuadScales {
   uint32_t at, eight, second, offsets, shift;
 
   __device__ explicit QuadScales(const Weight& w)
-      : at(threadIdx.x % 32 / 4 * w.groups * 2),
+      : at((warp_of_team() * kTileRows + threadIdx.x % 32 / 4) * w.groups * 2),
         eight(16 * w.groups),
-        second(scales_bytes(w, kTileRows)),
-        offsets(kTileRows * w.groups * 2),
+        second(scales_bytes(w, kBoxRows)),
+        offsets(kBoxRows * w.groups * 2),
         shift(w.groups == 1 ? 31 : 31 - __clz(w.group / 64)) {
     pin(at), pin(eight), pin(second);
   }
@@ -214,7 +230,7 @@ struct QuadTiles {
     for (uint32_t i = 0; i < 2; ++i) {
 #pragma unroll
       for (uint32_t k = 0; k < kAtOnce; ++k) {
-        read_rows(tiles + i * kTileBytes + (in_box ^ (32 * (first + k))), bytes[k][i]);
+        read_rows(tiles + i * kBoxSize + (in_box ^ (32 * (first + k))), bytes[k][i]);
       }
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
@@ -264,7 +280,7 @@ struct QuadTiles {
   }
 };
 
-// A warp's next `count` tasks, those of `part`, of `steps` slices of `weight`. first() gives the first task, entry(at)
+// A team's next `count` tasks, those of `part`, of `steps` slices of `weight`. first() gives the first task, entry(at)
 // its entry in the list, place(entry) where its activations lie; store(task, at, entry, sum) takes the result.
 // Activations are loaded one step ahead, and entries one task ahead.
 template <bool kOffsets, bool kFine, class Part>
