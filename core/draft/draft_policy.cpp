@@ -112,7 +112,7 @@ void DraftPolicy::measure_plain(const DraftedStep& s) {
 }
 
 // The host may learn late which drafts a device computed, when the step that verifies them has ended, too: then nearly
-// all of the time seems to be the drafts'. Only that of both is known.
+// all of the time seems to be the drafts'. Then only the sum of both times is known.
 bool DraftPolicy::learnt_late(const DraftedStep& s) const {
   return s.computed > 0 && s.rows > s.seqs && static_cast<double>(s.ns) < kFell * plain_[count_of(s.seqs)].ns;
 }

@@ -52,7 +52,7 @@ struct DraftedStep {
 
 class DraftPolicy {
  public:
-  // Returns the step with the times that accounts count.
+  // Returns the step, its times divided anew if the host learnt them late.
   DraftedStep stepped(DraftedStep step);
 
   // One sequence's part of a step, for its account.

@@ -31,7 +31,7 @@ inline constexpr uint32_t kNoValue = UINT32_MAX;
 struct Head {
   uint32_t logits = kNoValue;
   std::vector<uint32_t> always;  // results of the graph that no head makes
-  std::vector<uint32_t> beside;  // those that only steps with a head make
+  std::vector<uint32_t> beside;  // further ones, of steps that want something of a head
   uint32_t tokens = kNoValue;    // swy_sample_result [sample rows]
   uint32_t tokens_with_top = kNoValue, top_ids = kNoValue, top_logprobs = kNoValue;
   uint32_t candidate_ids = kNoValue, candidate_logits = kNoValue, candidate_result = kNoValue;

@@ -125,7 +125,8 @@ swy_bucket StepRunner::bucket_for(const StepSequence& s) const {
 Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs,
                                 bool head_first) {
   if (in_flight() + each.size() > s_.in_flight) {
-    return error(Code::internal, "{} steps are under way already", in_flight());
+    return error(Code::internal, "{} steps are under way and {} are submitted; {} fit", in_flight(), each.size(),
+                 s_.in_flight);
   }
   const auto submit = [&]() -> Status {
     for (size_t i = 0; i < each.size(); ++i) {
@@ -160,7 +161,9 @@ Status StepRunner::submit_unread(std::span<const StepSequence> each, bool begun)
     const bool head = begun && first == 0;
     std::array<Executable*, kMostBlocks> runs = {body};
     for (uint32_t block = head ? 1 : 0; block < some.size(); ++block) {
-      SWY_LET(runs[block], executable(bucket_for(some[block]), kWantTokens, false, block));
+      auto made = executable(bucket_for(some[block]), kWantTokens, false, block);
+      if (!made.ok()) return drain(), made.status();
+      runs[block] = *made;
     }
     SWY_TRY(submit_parts(some, runs, head));
   }

@@ -419,7 +419,6 @@ TEST(Mtp, IsLostWhereTokensWereFedWithoutIt) {
   }
 }
 
-// A program without the layer has none, and says so where it is asked for.
 // Rows that are only read change the layer's states: what comes after the last of these is left out.
 TEST(Mtp, RowsThatAreReadEndWithTheStates) {
   const TestModel t = tiny("mtp", "reference");
@@ -433,6 +432,7 @@ TEST(Mtp, RowsThatAreReadEndWithTheStates) {
   EXPECT_LT(read->nodes.size(), whole->nodes.size());
 }
 
+// A program without the layer has none, and says so where it is asked for.
 TEST(Mtp, IsRefusedWhereThereIsNone) {
   const testing::TemporaryFolder out;
   ConvertOptions convert_options;

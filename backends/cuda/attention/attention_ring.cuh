@@ -82,8 +82,8 @@ __host__ __device__ inline uint32_t memory_bytes(uint32_t rotary) {
   const uint32_t turns = rotary / 2 * sizeof(float2);
   return Form<N>::kSmall + (sizeof(Small<N>) + turns + 15) / 16 * 16;
 }
-// Where keys and values of a sequence's earlier rows in a step of up to `rows` rows lie: of two rows behind all else,
-// which still fits beside a projection's block; of more rows where other blocks will push their results.
+// Whether the keys and values of a sequence's earlier rows have memory of their own, after everything else: in steps of
+// up to two rows, where the block still fits beside a projection's. In others they lie where results will be pushed.
 __host__ __device__ constexpr bool earlier_behind(uint32_t rows) { return rows == 2; }
 template <int N>
 inline uint32_t memory_bytes(uint32_t rotary, uint32_t rows) {

@@ -12,7 +12,7 @@ constexpr uint32_t kFewBytes = 1024, kFewSums = 64;  // of eight rows of a group
 
 // A nibble in the lowest bits of a bf16 is that number times 2^-133, in the next four bits 16 times as much. Products
 // take even columns from there and odd ones from here, so rows have 1/16 of odd columns. Rows are also scaled up, so
-// that such products are not rounded in fp32: results may be as small as 2^-57, and elements as large as 2^63.
+// that such products are not rounded in fp32: results may be as small as 2^-57, and elements as large as 2^57.
 constexpr float kFewUp = 0x1p64f, kFewUnit = 0x1p-133f;
 __host__ __device__ constexpr float few_up(uint32_t column) { return column % 2 == 0 ? kFewUp : kFewUp / 16; }
 __host__ __device__ constexpr float few_times(bool affine) { return affine ? kFewUnit : -8 * kFewUnit; }

@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kPiece = uint64_t{4} << 20;        // of a large copy; of a small one that nothing waits for, at most
 constexpr uint64_t kMostSmall = uint64_t{256} << 10;  // of a small copy that the caller waits for
 constexpr size_t kSmallSlots = 32;                    // small copies under way
-// Bytes of a slot at first: more than the rows of a step with guesses, since to grow it waits for the device's work.
+// Bytes of a slot at first: eight rows of 2,048 floats, as a step with guesses reads. Growing waits for the device.
 constexpr uint64_t kLeastSlot = uint64_t{64} << 10;
 
 uint64_t most_small(const swy_submit* submit) { return submit == nullptr ? kMostSmall : kPiece; }
@@ -74,9 +74,11 @@ swy_status small_staging(swy_device& d, uint64_t bytes, Staging** out, swy_error
     return grow(**out, bytes, error);
   }
   Staging& s = *d.small[d.next_small++ % kSmallSlots];
-  // A reply has no event: between two kernels that would keep the second from beginning early.
+  // A reply has no event, which between two kernels would keep the second from beginning early; so the whole stream is
+  // waited for.
   const auto awaited = [&](const Arrival& a) {
-    return a.from == &s && a.timeline->value->load(std::memory_order_acquire) < a.value;
+    const uint64_t reached = a.timeline->value->load(std::memory_order_acquire);
+    return a.from == &s && (reached < a.value || reached == SWY_TIMELINE_FAILED);
   };
   const bool replies = std::any_of(d.arrivals.begin(), d.arrivals.end(), awaited);
   const cudaError_t done = replies ? cudaStreamSynchronize(d.stream) : cudaEventSynchronize(s.done);

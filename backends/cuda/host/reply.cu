@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kThreads = 256, kMostThreads = 1024;
 constexpr uint64_t kMostBytes = 65536;
 
-// These kernels let the next one begin at once: on the stream that is another one of these, which waits before it does
-// anything. A list begins when all before it is done, so its kernels may read the step before their own wait.
+// These kernels let the next one begin at once. Only another of these can, and it waits before it does anything. A list
+// begins when everything before it has ended, so its kernels may read the step before their own wait.
 
 // Words are of 4 bytes, or of 16. The timeline is raised last. A host that reads its value also sees the words: the
 // barrier orders those of all threads before the store, which releases them to the whole system.

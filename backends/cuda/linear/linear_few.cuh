@@ -252,6 +252,7 @@ struct FewProducts : FewBlock<N, kAffine, kWgmma> {
       return;
     }
     this->template put_rows<kPlain>();
+    if (kWgmma && !kPlain) stores_visible_to_copies();  // and to wgmma
     __syncthreads();
     cluster_wait();  // all blocks have begun, and can be pushed to
     this->push_squares();

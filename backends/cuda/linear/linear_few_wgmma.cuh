@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of linear_few.cuh with more than 16 rows, on Hopper, where mma.sync has part of the rate of wgmma.
+// The products of linear_few.cuh with more than 16 rows, on Hopper, where mma.sync reaches only a part of wgmma's rate.
 //
 // Weights go through registers. Scale and offset are in the weight, both rounded to bf16, so that no sum is touched
 // before the tile's end. Each warp of a warpgroup has a tile of its own.

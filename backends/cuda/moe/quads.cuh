@@ -147,7 +147,8 @@ class QuadRing {
   __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
   __device__ uint32_t tiles() const { return at_ + stage_ * kStepBytes + warp_of_team() * kTileBytes; }
   __device__ uint32_t scales() const { return scales_ + slot_ * shape_.slot_bytes; }
-  // The warp has read the current stage. Shared memory serves its reads before its addition to `readers`.
+  // The warp has read the current stage. This relies on the hardware: shared memory serves a warp's reads before its
+  // addition to `readers`. PTX promises that only of additions that release, which would wait for all earlier loads.
   template <class Part>
   __device__ void give_back(Asker<Part>& asker) {
     __syncwarp();
@@ -194,7 +195,7 @@ class QuadRing {
   BoxPair pair_{};
 };
 
-// Where a lane finds scales in a slot, in bytes: of row g of a tile; of row g + 8; of the second tile; offsets.
+// Where a lane finds scales in a slot, in bytes: of row g of the warp's tile; of row g + 8; of the second box; offsets.
 struct QuadScales {
   uint32_t at, eight, second, offsets, shift;
 
