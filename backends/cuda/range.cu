@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges: the operations after the projections of a layer, and those with which a multi-token prediction layer begins
-// (range_entry.h).
+// Ranges: the operations after the projections of a layer, those with which a multi-token prediction layer begins
+// (range_entry.h), and those with which a step ends (range_head.h).
 //
 //   GATED_DELTA, LINEAR, ADD   up to four rows: the kernel that reads the heads scales them by their norm; more
 //                              sequences: the delta rule's kernel rounds the projection's rows; prompts: range_prompt.h
@@ -25,6 +25,7 @@
 #include "moe/moe_bytes.h"
 #include "moe/moe_grouped.h"
 #include "range_entry.h"
+#include "range_head.h"
 #include "range_parts.h"
 #include "range_prompt.h"
 #include "switchyard/sdk/negotiate.hpp"
@@ -174,10 +175,11 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   *accepted = 0;
   Parts parts = parts_of(ops, n);
   const bool entry = begins_entry(ops, n);
-  if (parts.count() == 0 && !entry) {
+  const uint32_t end = ends_with_head(ops, n);
+  if (parts.count() == 0 && !entry && end == 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_SHAPE,
                      "begins neither gated_delta, linear, add nor rms_norm, moe, add (nor linear and add before "
-                     "these) nor embedding, rms_norm, rms_norm, linear, linear, add, in f32");
+                     "these) nor embedding, rms_norm, rms_norm, linear, linear, add nor rms_norm, lm_head, in f32");
   }
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
@@ -188,6 +190,14 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
     SWY_CUDA_TRY(s);
     *accepted = kEntry;
     *microseconds = entry_cost(*device, ops);
+    return SWY_OK;
+  }
+  if (end != 0) {
+    const swy_status s = supports_end(*device, ops, end, *bucket, error);
+    if (s == SWY_UNSUPPORTED) return SWY_OK;
+    SWY_CUDA_TRY(s);
+    *accepted = end;
+    *microseconds = end_cost(*device, ops, end, *bucket);
     return SWY_OK;
   }
   swy_status s = supports_parts(*device, parts, ops, *bucket, error);
@@ -205,6 +215,11 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
 
 swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
                    uint64_t* workspace_bytes, uint32_t* weight_layouts, uint32_t capacity, swy_error*) {
+  for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
+  if (const uint32_t end = ends_with_head(ops, n); end != 0) {
+    *workspace_bytes = end_workspace(*device, ops, end, *bucket);
+    return SWY_OK;
+  }
   const Parts p = parts_of(ops, n);
   *workspace_bytes = workspace_of_projection(p, ops, *bucket);
   if (p.mixture != 0) {
@@ -217,16 +232,16 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
     const swy_op& linear = *ops[p.count() - 1];
     *workspace_bytes += many_rows(linear) ? bytes_ready_memory(linear) : few_rows_bytes(linear);
   }
-  for (uint32_t i = 0; i < capacity; ++i) weight_layouts[i] = 0;
   return SWY_OK;
 }
 
 // The values must be connected as the kernels compute them: each operation reads the one before it, and an addition
 // adds that to a value that is written. Values that the kernels never write (the norm's or the rule's output, and that
 // before an addition) must not be read elsewhere.
-swy_status accept(swy_device*, const swy_op* const* ops, uint32_t n, const swy_bucket*, const swy_range_values* values,
-                  swy_error* error) {
+swy_status accept(swy_device* device, const swy_op* const* ops, uint32_t n, const swy_bucket* bucket,
+                  const swy_range_values* values, swy_error* error) {
   if (begins_entry(ops, n)) return accept_entry(*values, error);
+  if (ends_with_head(ops, n) != 0) return accept_end(*device, ops, n, *bucket, *values, error);
   const auto made = [&](uint32_t op) { return values->outputs[op][0]; };
   const auto written = [&](uint32_t value) {
     for (uint32_t op = 0; op < n; ++op) {
@@ -256,6 +271,7 @@ swy_status record(swy_list* list, const swy_range_operands* operands, const swy_
     list->kernel = SWY_EXT_RANGE;
     list->begins = true;
     if (begins_entry(operands->ops, operands->op_count)) return record_entry(list, *operands, error);
+    if (ends_with_head(operands->ops, operands->op_count) != 0) return record_end(list, *operands, *workspace, error);
     return record_parts(list, *operands, *workspace, error);
   });
 }

@@ -208,7 +208,6 @@ class Chooser {
       if (!kept_apart(i, 1).empty()) continue;
       for (uint32_t d = 0; d < devices_.size(); ++d) {
         if (!ranges_[d] || !may_join(i, d) || !is_known(devices_[d], cover_.graph, op(i))) continue;
-        if (op(i).id == SWY_OP_LM_HEAD && !ranges_[d].compiles()) continue;
         if (!matcher_.dropped(d, ranges_[d].name(), op(i).name).empty()) continue;
         claimable_[d][i] = 1 + (ends_before_head(i) ? 0 : claimable_[d][i + 1]);
       }

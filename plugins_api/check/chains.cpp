@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "plugins_api/check/cases.h"
 #include "plugins_api/check/compare.h"
@@ -77,6 +78,42 @@ void one_token_pending(Builder& b) {
   b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}, 1}});
 }
 
+// Logits of these rows of the last step are wanted, and the likeliest token of each.
+void want(Builder& b, const std::vector<uint32_t>& rows) {
+  b.wanted(rows);
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    Draw d;
+    d.logit_row = i;
+    d.token_entry = i + 1;
+    swy_sample_params_init(&d.params);
+    d.params.temperature = 0;
+    swy_sample_params_normalise(&d.params, nullptr);
+    b.peek().steps.back().draws.push_back(d);
+  }
+}
+// The second step wants nothing.
+void one_wanted_then_none(Builder& b) {
+  one_token(b);
+  want(b, {0});
+  b.step({{0, 1, 38, true, 0, 0, {0, 1, 2}}});
+}
+void three_of_four_wanted(Builder& b) {
+  four_tokens(b);
+  want(b, {0, 2, 3});
+}
+void four_rows_wanted(Builder& b) {
+  four_rows(b);
+  want(b, {0, 1, 2, 3});
+}
+void last_row_wanted(Builder& b) {
+  b.rows({45});
+  want(b, {44});
+}
+void some_rows_wanted(Builder& b) {
+  b.rows({9, 1, 30});
+  want(b, {8, 9, 39});
+}
+
 // The rest of a prompt, the beginnings of two, and a sequence that decodes a token.
 void prompts(Builder& b) {
   b.step({{0, 130, 37, true, 0, 0, {0}},
@@ -131,6 +168,19 @@ Link norm(uint64_t width) {
 
 Link linear(uint64_t in, uint64_t out, Encoding e) {
   return {SWY_OP_LINEAR, [=](Builder& b) { b.input(in).matrix({out, in}, e.dtype, e.group).output(out); }};
+}
+
+Link head(uint64_t width, uint64_t vocab, Encoding e) {
+  return {SWY_OP_LM_HEAD, [=](Builder& b) {
+            b.input(width).matrix({vocab, width}, e.dtype, e.group).fixed_output(vocab, SWY_F32, SWY_ROWS_LOGITS);
+          }};
+}
+
+Link sample(uint64_t vocab) {
+  return {SWY_OP_SAMPLE, [=](Builder& b) {
+            b.fixed_input(vocab, 0, 1, SWY_ROWS_LOGITS).fixed_output(4, SWY_I32, SWY_ROWS_SAMPLE);
+            b.peek().tokens.assign(8, -7);
+          }};
 }
 
 // With a second, plain weight of 24 rows.
@@ -217,12 +267,32 @@ double relative_error(const std::vector<double>& wanted, const std::vector<doubl
     difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
     norm += wanted[i] * wanted[i];
   }
-  return std::sqrt(difference / norm);
+  return difference == 0 ? 0 : std::sqrt(difference / norm);  // also of no rows at all
 }
 
-// The difference in the states of one link.
+// Whether tokens are the likeliest ones, or about as likely, by the logits one by one.
+std::string compare_draws(const Step& step, const Matrix& logits, const Matrix& got) {
+  constexpr double kErrors = 8;  // of two logits, among many
+  for (size_t i = 0; i < step.draws.size(); ++i) {
+    const auto row = logits.values.begin() + static_cast<ptrdiff_t>(step.draws[i].logit_row * logits.width);
+    const auto end = row + static_cast<ptrdiff_t>(logits.width);
+    const int32_t token = got.ints[i * got.width], status = got.ints[i * got.width + 1];
+    if (status != SWY_SAMPLE_OK || token < 0 || static_cast<uint64_t>(token) >= logits.width) {
+      return text("draw ", i, " has the status ", status, " and the token ", token);
+    }
+    const double mean_square = std::inner_product(row, end, row, 0.0) / static_cast<double>(logits.width);
+    const double short_of = *std::max_element(row, end) - row[token];
+    if (short_of <= kErrors * kBudget * std::sqrt(mean_square)) continue;
+    return text("draw ", i, " is token ", token, ", whose logit is ", short_of, " below the largest one");
+  }
+  return "";
+}
+
+// The difference in the states of one link; tokens that it draws are compared as its outputs.
 std::string compare_states(Case link, Outcome wanted, Outcome got) {
   link.outputs.clear(), link.tokens.clear();
+  for (Step& s : link.steps) s.draws.clear();
+  wanted.tokens.clear(), got.tokens.clear();
   wanted.outputs = got.outputs = std::vector<std::vector<Matrix>>(link.steps.size());
   return compare(link, wanted, got, SWY_BF16, nullptr);
 }
@@ -240,6 +310,12 @@ const std::vector<Chain>& all_chains() {
       {"norm_linear", three_sequences, {normed, product}},
       {"linear_add", three_sequences, {product, plus}},
       {"layer", three_sequences, {normed, product, plus}},
+      {"norm_head", one_wanted_then_none, {norm(512), head(512, 1000, i4)}},
+      {"norm_head_sample", one_wanted_then_none, {norm(2048), head(2048, 333, i4a), sample(333)}},
+      {"norm_head_of_last_row", last_row_wanted, {norm(256), head(256, 400, whole)}},
+      {"norm3_head_sample", three_of_four_wanted, {norm(768), head(768, 500, i4), sample(500)}},
+      {"norm4_rows_head_sample", four_rows_wanted, {norm(2048), head(2048, 210, i4a), sample(210)}},
+      {"norm_head_of_some_rows", some_rows_wanted, {norm(512), head(512, 260, i4)}},
       {"embedding_and_row", one_token, entry(512, 256, i4, i4, true)},
       {"wide_embedding_and_row", first_token, entry(2048, 80, {SWY_BF16, 0}, i4a, false)},
       {"embedding_and_3_rows", three_rows_move, entry(256, 256, i4a, whole, true)},
@@ -389,6 +465,12 @@ std::string compare_chains(const std::vector<Case>& links, const std::vector<Out
     if (got[i].outputs.empty()) continue;
     for (size_t step = 0; step < links[i].steps.size(); ++step) {
       for (size_t j = 0; j < wanted[i].outputs[step].size(); ++j) {
+        if (wanted[i].outputs[step][j].dtype == SWY_I32) {
+          const std::string draws =
+              compare_draws(links[i].steps[step], wanted[i - 1].outputs[step][0], got[i].outputs[step][j]);
+          if (!draws.empty()) return text("operation ", i, " (", op_name(links[i].op), "), step ", step, ": ", draws);
+          continue;
+        }
         const double error = relative_error(wanted[i].outputs[step][j].values, got[i].outputs[step][j].values);
         if (error <= kBudget) continue;
         return text("output ", j, " of operation ", i, " (", op_name(links[i].op), ") has a relative error of ", error,

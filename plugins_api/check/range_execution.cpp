@@ -170,11 +170,17 @@ void RangeExecution::submit_step(const std::vector<Case>& links, size_t step, st
   PluginError e;
   e.expect_ok(p_.api().list_submit(list_, nullptr, e.get()), "list_submit");
   expect_untouched_inputs(links, step);
-  const uint64_t rows = links[0].steps[step].rows();
   for (const size_t i : kept_links_) {
     std::vector<Matrix>& outputs = out[i].outputs.emplace_back();
     for (size_t j = 0; j < values_[i].size(); ++j) {
-      const uint64_t width = links[i].outputs[j].desc.dims[1];
+      const swy_tensor& desc = links[i].outputs[j].desc;
+      const uint64_t rows = links[i].steps[step].rows(static_cast<swy_rows>(desc.rows)), width = desc.dims[1];
+      if (desc.dtype == SWY_I32) {
+        std::vector<int32_t> value(rows * width);
+        memory_[values_[i][j]].read(value.data(), value.size() * 4);
+        outputs.push_back({rows, width, SWY_I32, {}, std::move(value)});
+        continue;
+      }
       std::vector<float> value(rows * width);
       memory_[values_[i][j]].read(value.data(), value.size() * 4);
       outputs.push_back({rows, width, SWY_F32, {value.begin(), value.end()}, {}});

@@ -58,6 +58,11 @@ __device__ inline bool last_of(uint32_t* counter, uint32_t blocks) {
   return last;
 }
 
+// Joins `threads` threads of a block; id 0 is __syncthreads.
+__device__ inline void named_barrier(uint32_t id, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 // ---- reductions
 
 constexpr unsigned kAll = 0xffffffffu;

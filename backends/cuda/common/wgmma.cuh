@@ -14,11 +14,6 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-// Joins `threads` threads of a block; id 0 is __syncthreads.
-__device__ inline void named_barrier(uint32_t id, uint32_t threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
 // ---- registers
 
 template <int kCount>

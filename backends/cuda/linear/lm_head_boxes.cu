@@ -105,21 +105,23 @@ uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&
   return draws_bytes(device, op, head_blocks(device, op)) + swy::tensor(op, "w").dims[0] * 4;
 }
 
-HeadBoxes boxes_of(const Recording& r) { return {r.operands.input("x"), r.operands.weight("w"), pairs_of(r.op)}; }
+HeadBoxes boxes_of(const Recording& r, const RowsNorm& norm) {
+  return {r.operands.input("x"), r.operands.weight("w"), pairs_of(r.op), norm};
+}
 
-swy_status record_head(const Recording& r) {
+swy_status record_head(const Recording& r, const RowsNorm& norm) {
   if (!r.device().features.copy_engine) {
     return record_boxes(r, head_projection(r, r.operands.output("logits")), nullptr);
   }
-  const HeadBoxes h = boxes_of(r);
+  const HeadBoxes h = boxes_of(r, norm);
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
   return launch(r, h.w.offsets != nullptr ? head_boxes<true> : head_boxes<false>, head_blocks(r.device(), r.op),
                 kHeadThreads, shared_bytes(r.device(), h.w), map, h, r.operands.output("logits"), r.list.step);
 }
 
-swy_status record_sampled(const Recording& r) {
-  const HeadBoxes h = boxes_of(r);
+swy_status record_sampled(const Recording& r, const RowsNorm& norm) {
+  const HeadBoxes h = boxes_of(r, norm);
   const uint32_t blocks = head_blocks(r.device(), r.op);
   Arena arena(r.operands.workspace());
   Draws d = draws_of(r, h.w.rows, blocks, arena);
@@ -137,14 +139,38 @@ swy_status record_sampled(const Recording& r) {
   return record_finish(r, d);
 }
 
+swy_status record_head_alone(const Recording& r) { return record_head(r, {}); }
+swy_status record_sampled_alone(const Recording& r) { return record_sampled(r, {}); }
+
 constexpr Kernel kKernels[] = {
-    {"lm_head.boxes", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports, cost, nullptr, record_head},
+    {"lm_head.boxes", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports, cost, nullptr, record_head_alone},
     {"lm_head_sample.boxes", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports, cost_sampled, workspace,
-     record_sampled},
+     record_sampled_alone},
 };
+
+swy_status supports_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket, bool kept,
+                           swy_error* error) {
+  SWY_CUDA_TRY(needs_copy_engine(device, error));
+  SWY_CUDA_TRY(supports(device, op, bucket, error));
+  if (!kept || bucket.rows == 1) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "rows of the norm that nobody wants logits of are read");
+}
+swy_status record_normed(const Recording& r, const RowsNorm& norm) {
+  return r.op.id == SWY_OP_LM_HEAD ? record_head(r, norm) : record_sampled(r, norm);
+}
+double cost_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return op.id == SWY_OP_LM_HEAD ? cost(device, op, bucket) : cost_sampled(device, op, bucket);
+}
+uint64_t workspace_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return op.id == SWY_OP_LM_HEAD ? 0 : workspace(device, op, bucket);
+}
 
 }  // namespace
 
+const NormedHead& normed_head_boxes() {
+  static const NormedHead head{supports_normed, cost_normed, workspace_normed, record_normed};
+  return head;
+}
 std::span<const Kernel> lm_head_boxes_kernels() { return kKernels; }
 
 }  // namespace gpu

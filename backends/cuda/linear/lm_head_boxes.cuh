@@ -5,6 +5,7 @@
 
 #include "common/boxes.cuh"
 #include "common/pin.cuh"
+#include "lm_head_normed.h"
 
 namespace gpu {
 
@@ -17,6 +18,7 @@ struct HeadBoxes {
   const float* x;  // [rows, width]
   Weight w;
   uint32_t pairs;
+  RowsNorm norm;  // of x; without a weight, x is normed
 };
 __host__ __device__ inline uint32_t slices_of(const Weight& w) { return w.width / kSlice; }
 
@@ -26,6 +28,7 @@ __host__ __device__ inline uint32_t slices_of(const Weight& w) { return w.width 
 struct HeadShared {
   uint64_t full[kStages], empty[kStages];  // weights: of all copies; of the warps that multiply
   uint64_t given[kSums], taken[kSums];     // sums: given by the multiplying warps; taken by the sampling one
+  float squares[kBoxWarps];                // of the row's slices, if the block norms it
   // A warp's own memory: the factors that make activations integers, then the sums of its columns.
   union {
     uint4 scratch[32];
@@ -176,21 +179,48 @@ __device__ inline void multiply_pair(const HeadPlace& at, const HeadX& x, float 
   }
 }
 
+// A lane's eight elements of the row, of which the warps of the block have a slice each, become normed ones.
+__device__ inline void norm_slice(const HeadBoxes& h, const float (&factors)[8], float (&squares)[kBoxWarps],
+                                  float (&v)[8]) {
+  const uint32_t warp = threadIdx.x / 32;
+  float sum = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < 8; ++j) sum = fmaf(v[j], v[j], sum);
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) squares[warp] = sum;
+  named_barrier(1, 32 * slices_of(h.w));
+  float total = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kBoxWarps; ++i) total += i < slices_of(h.w) ? squares[i] : 0.0f;
+  const float scale = rsqrtf(total / static_cast<float>(h.w.width) + h.norm.eps);
+#pragma unroll
+  for (uint32_t j = 0; j < 8; ++j) v[j] *= scale * (h.norm.bias + factors[j]);
+}
+
 // A warp of each slice calls this: computes its share of the block's pairs.
 template <bool kOffsets>
 __device__ inline void multiply_pairs(const HeadBoxes& h, const swy_step* step, const char* boxes, const char* scales,
                                       HeadShared& s, Stamps& stamps) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const bool normed = h.norm.weight.data != nullptr, kept = h.norm.y != nullptr;
   const bool empty = step->logit_rows == 0;  // writes nothing, but requested data must arrive
   const uint32_t row = empty ? 0 : step_array<uint32_t>(step, step->logit_row_at)[0];
+  const bool reads = kept ? step->rows != 0 : !empty;
   const uint32_t stage_bytes = slices_of(h.w) * kPairBytes, scale_bytes = scales_bytes(h.w, kPairRows);
   const uint32_t shift = h.w.groups == 1 ? 31 : 31 - __clz(h.w.group / 64);  // groups of 64 to the weight's groups
   const uint32_t first_words = shared_at(boxes) + warp * kPairBytes + g * (kBoxBytes + 16) + t * 4;
   const uint32_t first_scale = shared_at(scales) + 2 * (g * h.w.groups + ((4 * warp + t) >> shift));
+  const uint64_t first = uint64_t{row} * h.w.width + warp * kSlice + lane * 8;
+  float v[8] = {}, factors[8] = {};
+  if (normed) plain_eight(h.norm.weight, warp * 32 + lane, factors);
   depend();
   stamps.note(kWaited);
-  float v[8] = {};
-  if (!empty) load_eight_fresh(h.x + uint64_t{row} * h.w.width + warp * kSlice + lane * 8, v);
+  if (reads) load_eight_fresh(h.x + first, v);
+  if (normed) norm_slice(h, factors, s.squares, v);
+  if (kept && reads && blockIdx.x == 0) {
+    auto* y = reinterpret_cast<float4*>(h.norm.y + first);
+    y[0] = make_float4(v[0], v[1], v[2], v[3]), y[1] = make_float4(v[4], v[5], v[6], v[7]);
+  }
   const HeadX x(v, s.of[warp].scratch);
   stamps.note(kRead);
   __syncwarp();

@@ -4,14 +4,16 @@
 // lm_head_sample.few samples while it multiplies: for rows whose largest key decides, no logit is written.
 #include <algorithm>
 
+#include "common/boxes.cuh"
 #include "common/projection.cuh"
 #include "lm_head_few.cuh"
+#include "lm_head_normed.h"
 #include "sampling/sampling.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kRowsThreads = 128;
+constexpr uint32_t kRowsThreads = 128, kNormThreads = 256;
 
 #ifdef SWY_HOPPER
 
@@ -91,6 +93,47 @@ __global__ void __launch_bounds__(kRowsThreads)
   if (!there) return;
   const auto* from = reinterpret_cast<const float4*>(h.x + uint64_t{row} * h.w.width) + 2 * i;
   put_eight(h, n, m, i, __ldcg(from), __ldcg(from + 1));
+#endif
+}
+
+// The same of rows that it norms first, a row in a block: each wanted row or, if the normed rows are kept, each row of
+// the step.
+__global__ void __launch_bounds__(kNormThreads)
+    head_rows_normed(const __grid_constant__ HeadFew h, const __grid_constant__ RowsNorm norm, uint32_t n,
+                     const swy_step* step) {
+#ifdef SWY_HOPPER
+  __shared__ float scratch[32];
+  Stamps stamps(kStampNorm);
+  const bool kept = norm.y != nullptr;
+  const uint32_t wanted = step->logit_rows, i = threadIdx.x, pieces = h.w.width / 8;
+  const uint32_t* rows = step_array<uint32_t>(step, step->logit_row_at);
+  const bool there = blockIdx.x < (kept ? step->rows : wanted), has = i < pieces;
+  const uint32_t row = kept || !there ? blockIdx.x : rows[blockIdx.x];
+  float v[8] = {}, factors[8] = {}, squares = 0;
+  if (has) plain_eight(norm.weight, i, factors);
+  release_next();
+  stamps.take_place();
+  depend();
+  stamps.note(kWaited);
+  if (!there) return;
+  if (has) load_eight_fresh(h.x + uint64_t{row} * h.w.width + 8 * i, v);
+#pragma unroll
+  for (uint32_t j = 0; j < 8; ++j) squares = fmaf(v[j], v[j], squares);
+  const float scale = rsqrtf(block_sum(squares, scratch) / static_cast<float>(h.w.width) + norm.eps);
+  if (!has) return;
+#pragma unroll
+  for (uint32_t j = 0; j < 8; ++j) v[j] *= scale * (norm.bias + factors[j]);
+  const float4 low = make_float4(v[0], v[1], v[2], v[3]), high = make_float4(v[4], v[5], v[6], v[7]);
+  if (!kept) {
+    put_eight(h, n, blockIdx.x, i, low, high);
+    return;
+  }
+  auto* y = reinterpret_cast<float4*>(norm.y + uint64_t{row} * h.w.width) + 2 * i;
+  y[0] = low, y[1] = high;
+  for (uint32_t m = 0; m < wanted; ++m) {
+    if (rows[m] == row) put_eight(h, n, m, i, low, high);
+  }
+  stamps.end();
 #endif
 }
 
@@ -196,12 +239,17 @@ uint64_t workspace_sampled(const swy_device& device, const swy_op& op, const swy
 }
 
 // Also records the kernel that makes the operand, which lies in the workspace.
-swy_status begin_few(const Recording& r, const HeadFewCut& cut, Arena& arena, HeadFew& h, CUtensorMap& map) {
+swy_status begin_few(const Recording& r, const HeadFewCut& cut, const RowsNorm& norm, Arena& arena, HeadFew& h,
+                     CUtensorMap& map) {
   h.x = r.operands.input("x");
   h.w = r.operands.weight("w");
   h.operand = arena.take<uint4>(operand_pieces(h.w, cut));
   h.tiles = ceil_div(h.w.rows, kHeadTile), h.slots = cut.slots;
   SWY_CUDA_TRY(map_boxes(h.w, kHeadTile, &map, r.error));
+  if (norm.weight.data != nullptr) {
+    const uint32_t blocks = norm.y != nullptr ? r.bucket().rows : r.bucket().logit_rows;
+    return launch(r, head_rows_normed, blocks, kNormThreads, 0, h, norm, cut.n, r.list.step);
+  }
   const dim3 grid(ceil_div(h.w.width / 8, kRowsThreads), r.bucket().logit_rows);
   return launch(r, head_rows, grid, kRowsThreads, 0, h, cut.n, r.list.step);
 }
@@ -211,12 +259,12 @@ swy_status record_rows(const Recording& r, const HeadFewCut& cut, const HeadFew&
   return launch(r, h.w.offsets != nullptr ? head_few<N, true> : head_few<N, false>, cut.blocks, kHeadThreads,
                 cut.shared_bytes, map, h, r.operands.output("logits"), r.list.step);
 }
-swy_status record_head(const Recording& r) {
+swy_status record_head(const Recording& r, const RowsNorm& norm) {
   const HeadFewCut cut = cut_of(r.device(), r.op, r.bucket());
   HeadFew h{};
   CUtensorMap map;
   Arena arena(r.operands.workspace());
-  SWY_CUDA_TRY(begin_few(r, cut, arena, h, map));
+  SWY_CUDA_TRY(begin_few(r, cut, norm, arena, h, map));
   return cut.n == 8    ? record_rows<8>(r, cut, h, map)
          : cut.n == 16 ? record_rows<16>(r, cut, h, map)
                        : record_rows<32>(r, cut, h, map);
@@ -228,12 +276,12 @@ swy_status record_draws(const Recording& r, const HeadFewCut& cut, const HeadFew
   return launch(r, h.w.offsets != nullptr ? head_sample_few<N, true> : head_sample_few<N, false>, cut.blocks,
                 kHeadThreads, cut.shared_bytes, map, h, d, r.list.step);
 }
-swy_status record_sampled(const Recording& r) {
+swy_status record_sampled(const Recording& r, const RowsNorm& norm) {
   const HeadFewCut cut = cut_of(r.device(), r.op, r.bucket());
   HeadFew h{};
   CUtensorMap map;
   Arena arena(r.operands.workspace());
-  SWY_CUDA_TRY(begin_few(r, cut, arena, h, map));
+  SWY_CUDA_TRY(begin_few(r, cut, norm, arena, h, map));
   Draws d = draws_of(r, h.w.rows, cut.blocks, arena);
   d.logits = arena.take<float>(uint64_t{r.bucket().logit_rows} * d.vocab);
   SWY_CUDA_TRY(cut.n == 8    ? record_draws<8>(r, cut, h, map, d)
@@ -242,14 +290,37 @@ swy_status record_sampled(const Recording& r) {
   return record_finish(r, d);
 }
 
+swy_status record_head_alone(const Recording& r) { return record_head(r, {}); }
+swy_status record_sampled_alone(const Recording& r) { return record_sampled(r, {}); }
+
 constexpr Kernel kKernels[] = {
-    {"lm_head.few", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports, cost, workspace, record_head},
+    {"lm_head.few", SWY_OP_LM_HEAD, kAlways, SWY_BF16, supports, cost, workspace, record_head_alone},
     {"lm_head_sample.few", SWY_OP_LM_HEAD_SAMPLE, kAlways, SWY_BF16, supports, cost_sampled, workspace_sampled,
-     record_sampled},
+     record_sampled_alone},
 };
+
+swy_status supports_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket, bool kept,
+                           swy_error* error) {
+  SWY_CUDA_TRY(supports(device, op, bucket, error));
+  if (!kept || bucket.rows <= kHeadMostRows) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "the norm's rows, %u, are read elsewhere", bucket.rows);
+}
+swy_status record_normed(const Recording& r, const RowsNorm& norm) {
+  return r.op.id == SWY_OP_LM_HEAD ? record_head(r, norm) : record_sampled(r, norm);
+}
+double cost_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return op.id == SWY_OP_LM_HEAD ? cost(device, op, bucket) : cost_sampled(device, op, bucket);
+}
+uint64_t workspace_normed(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return op.id == SWY_OP_LM_HEAD ? workspace(device, op, bucket) : workspace_sampled(device, op, bucket);
+}
 
 }  // namespace
 
+const NormedHead& normed_head_few() {
+  static const NormedHead head{supports_normed, cost_normed, workspace_normed, record_normed};
+  return head;
+}
 std::span<const Kernel> lm_head_few_kernels() { return kKernels; }
 
 }  // namespace gpu

@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* swy.range/1 (plugin): a run of operations that the backend compiles as one: a whole layer, a whole step. Its result
- * is tested against the operations one by one. */
+ * is tested against the operations one by one. It may contain the head and the sampler. A step whose masks arrive late
+ * has two parts, and then a range ends before LM_HEAD, or begins there. */
 #define SWY_EXT_RANGE "swy.range/1"
 /* Which activations of a range's operations are one value, and which of the values that they make are kept, that is,
  * read after the range or by the host: those must be written. The others may be left unwritten. */
@@ -58,9 +59,6 @@ SWY_SIZE(swy_range, 40);
 
 /* swy.range/2 (plugin): ranges for a backend that compiles whole graphs. A device that offers both revisions is asked
  * by this one. What differs from swy.range/1:
- *
- * Extent. The range may contain the head and the sampler. A step whose masks arrive late has two parts, and then a
- * range ends before LM_HEAD, or begins there.
  *
  * States. The backend may keep states without a kernel for their operations (`keeps`).
  *
