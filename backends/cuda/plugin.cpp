@@ -2,6 +2,7 @@
 // The CUDA backend: the table of functions and kernels that the host sees.
 #include <cstring>
 
+#include "host/ahead.h"
 #include "host/kernels.h"
 #include "host/options.h"
 #include "range.h"
@@ -94,6 +95,7 @@ struct Cuda {
     if (std::strcmp(name, SWY_EXT_RANGE) == 0) return &ranges();
     if (std::strcmp(name, SWY_EXT_PROFILE) == 0) return &kProfile;
     if (std::strcmp(name, SWY_EXT_CANCEL) == 0) return &kCancel;
+    if (std::strcmp(name, SWY_EXT_AHEAD) == 0) return &kAhead;
     return std::strcmp(name, SWY_EXT_SAMPLING) == 0 ? &kLimits : nullptr;
   }
 };

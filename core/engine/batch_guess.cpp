@@ -94,7 +94,8 @@ Status Batch::read_ahead(const FlightPart& part) {
   if (part.path != SamplingPath::fused) return {};  // what the device has drawn is another sequence's
   entries_.clear();
   for (const SampleRow& row : r.sampled) entries_.push_back(-1 - static_cast<int32_t>(row.token_entry));
-  Status begun = r.session.read_ahead(part.position, part.ids[0], entries_);
+  const auto drafts = std::span(r.rows).last(part.drafts);
+  Status begun = r.session.read_ahead(part.position, part.ids[0], entries_, drafts);
   return begun.code() == Code::out_of_device_memory ? Status() : begun;
 }
 

@@ -107,13 +107,15 @@ Status MtpLayer::make_rows(StepRunner::Setup& setup, uint32_t hidden) {
 Status MtpLayer::prepare(std::span<const StepCounts> steps, bool drawn, const StepRunner::Progress& progress) {
   if (drawn && draws()) {
     SWY_TRY(runner_->prepare(steps, kWantTokens, progress));
-    std::vector<StepCounts> few(steps.begin(), steps.end());
-    std::erase_if(few, [](const StepCounts& s) { return s.rows > kMostAhead; });
-    SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::apart));
-    std::erase_if(few, [](const StepCounts& s) { return s.rows > 1; });
+    std::vector<StepCounts> ahead(steps.begin(), steps.end()), one = ahead;
+    std::erase_if(ahead, [](const StepCounts& s) { return s.rows > kMostAhead; });
+    std::erase_if(one, [](const StepCounts& s) { return s.rows > 1; });
+    SWY_TRY(runner_->prepare(ahead, kWantTokens, progress, HeadLists::apart));
     for (uint32_t block = 1; block < StepRunner::kMostBlocks; ++block) {
-      SWY_TRY(runner_->prepare(few, kWantTokens, progress, HeadLists::joined, block));
+      SWY_TRY(runner_->prepare(one, kWantTokens, progress, HeadLists::joined, block));
     }
+    SWY_TRY(runner_->prepare_series(ahead, true));  // a step's guesses: the first is read ahead, or has one row
+    SWY_TRY(runner_->prepare_series(one, false));
   }
   SWY_TRY(runner_->prepare(steps, kWantLogits, progress));  // some requests have their guesses drawn by the host
   return runner_->prepare(steps, 0, progress, HeadLists::apart);
@@ -167,6 +169,7 @@ StepSequence MtpLayer::sequence_of(const Rows& rows) {
   s.tokens = rows.next;
   s.position = rows.position;
   s.pages = rows.pages;
+  s.drafts = rows.drafts;
   s.logit_rows = 1;
   return s;
 }

@@ -25,10 +25,11 @@ class MtpLayer {
 
   // Rows of one sequence.
   struct Rows {
-    uint32_t position = 0;            // of the first
-    std::span<const int32_t> next;    // the token after each position
-    std::span<const float> hidden;    // [rows, hidden]
-    std::span<const uint32_t> pages;  // that cover the positions
+    uint32_t position = 0;                 // of the first
+    std::span<const int32_t> next;         // the token after each position
+    std::span<const float> hidden;         // [rows, hidden]
+    std::span<const uint32_t> pages;       // that cover the positions
+    std::span<const int32_t> drafts = {};  // StepSequence::drafts
   };
 
   // What its planner's graph makes, where that has been given what a device needs to draw guesses by itself: a sampler,

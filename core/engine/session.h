@@ -86,7 +86,8 @@ class Session {
   // A step was submitted whose first rows are this session's, from `position` on, with `token` there; the tokens that
   // they draw come to these entries of the token buffer (-1 - entry). The layer begins with them, for `submit_drafts`,
   // if it has read all before, and `token`.
-  Status read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries);
+  Status read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries,
+                    std::span<const int32_t> drafts);
   bool prepared() const { return prepared_ != 0; }
   // The prepared step's place in the states; its tokens are for the caller to set. Borrows the page table.
   StepSequence sequence() const;

@@ -80,11 +80,13 @@ Result<std::span<const float>> Session::draft_row(int32_t last) {
   return *logits;
 }
 
-Status Session::read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries) {
+Status Session::read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries,
+                           std::span<const int32_t> drafts) {
   const bool read = trail_.whole() && trail_.waiting() == 1 && trail_.end() == position && trail_.tried_ == token;
   if (!read) return {};
   SWY_LET(const uint64_t ticket,
-          model_.mtp()->read_ahead({.position = position, .next = entries, .hidden = {}, .pages = pages_}));
+          model_.mtp()->read_ahead(
+              {.position = position, .next = entries, .hidden = {}, .pages = pages_, .drafts = drafts}));
   ahead_ = {ticket, model_.runner().submitted(), position, static_cast<uint32_t>(entries.size())};
   return {};
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/engine/sampling_path.h"
+#include "switchyard/extensions_ahead.h"
 
 namespace switchyard {
 namespace {
@@ -21,9 +22,9 @@ uint64_t StepBuilder::Limits::block_bytes() const {
                                ? 0
                                : slot + aligned(mask_bytes(vocab)) + aligned(kMaxRowBiases * sizeof(swy_logit_bias)) +
                                      aligned(kMaxRowStops * sizeof(int32_t));
-  return aligned(sizeof(swy_step)) + 4 * aligned(uint64_t{rows} * 4) + 4 * aligned(uint64_t{seqs} * 4) +
-         aligned((uint64_t{seqs} + 1) * 4) + aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled +
-         draws * slot;
+  return aligned(sizeof(swy_step)) + 3 * aligned(uint64_t{rows} * 4) + aligned(uint64_t{rows} * 8) +
+         4 * aligned(uint64_t{seqs} * 4) + aligned((uint64_t{seqs} + 1) * 4) +
+         aligned(uint64_t{seqs} * pages_per_seq * 4) + seqs * sampled + draws * slot;
 }
 
 StepBuilder::StepBuilder(const Limits& limits) : limits_(limits), block_(limits.block_bytes()) {}
@@ -53,7 +54,8 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     step.sample_rows += static_cast<uint32_t>(s.samples.size());
   }
   used_ = aligned(sizeof step);
-  auto* token = array<int32_t>(step.row_token_at, step.rows);
+  const bool drafted = step.seqs == 1 && !sequences[0].drafts.empty();
+  auto* token = array<int32_t>(step.row_token_at, drafted ? 2 * step.rows : step.rows);
   auto* position = array<uint32_t>(step.row_position_at, step.rows);
   auto* row_seq = array<uint32_t>(step.row_seq_at, step.rows);
   auto* logit_row = array<uint32_t>(step.logit_row_at, step.logit_rows);
@@ -70,7 +72,7 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     const StepSequence& q = sequences[s];
     const auto n = static_cast<uint32_t>(q.tokens.size());
     start[s] = row;
-    active[s] = 1;
+    active[s] = drafted ? 1 | SWY_SEQ_MAY_STAND : 1;
     read_slot[s] = q.read_slot;
     write_slot[s] = q.write_slot;
     if (kept != nullptr) kept[s] = q.kept | (q.pending ? SWY_KEPT_PENDING : 0);
@@ -84,6 +86,10 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     step.max_context = std::max(step.max_context, q.position + n);
   }
   start[step.seqs] = row;
+  if (drafted) {
+    token[2 * row - 1] = 0;
+    std::copy(sequences[0].drafts.begin(), sequences[0].drafts.end(), token + row);
+  }
   masks_at_ = used_;
   SWY_TRY(add_samples(step, sequences));
   step.total_bytes = static_cast<uint32_t>(used_);

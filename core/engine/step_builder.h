@@ -33,6 +33,7 @@ struct StepSequence {
   std::span<const SampleRow> samples = {};  // what the device samples: of the last rows, which then want logits
   uint32_t kept = 0;                        // pending rows of the read slot that stand
   bool pending = false;                     // its own rows stay pending
+  std::span<const int32_t> drafts = {};     // after each row but the last, where not all may stand; it is alone then
 };
 
 // Errors: usage, for an id outside the vocabulary.

@@ -141,6 +141,33 @@ Result<std::unique_ptr<Executable>> StepRunner::record(Plan plan, uint32_t block
   return Executable::record(std::move(plan), devices, std::move(inputs), watch_.observer, &refused);
 }
 
+Series* StepRunner::series_of(std::span<Executable* const> runs, bool head_first) const {
+  if (watch_.observer != nullptr) return nullptr;  // it wants to see each list
+  Series::Parts parts{};
+  for (size_t i = 0; i < runs.size(); ++i) parts[i] = {runs[i], head_first && i == 0};
+  const auto found = series_.find(parts);
+  return found == series_.end() ? nullptr : found->second.get();
+}
+
+Status StepRunner::prepare_series(std::span<const StepCounts> first, bool head_first) {
+  const swy_bucket row = bucket_of({.sample_rows = 1}, s_.pool, s_.max_rows);
+  for (const StepCounts& counts : first) {
+    const swy_bucket bucket = bucket_of(counts, s_.pool, s_.max_rows);
+    Series::Parts parts{};
+    parts[0] = {prepared_for(bucket, kWantTokens, head_first ? HeadLists::apart : HeadLists::joined, 0), head_first};
+    for (uint32_t block = 1; block < s_.blocks; ++block) {
+      parts[block] = {prepared_for(row, kWantTokens, HeadLists::joined, block), false};
+      if (parts[0].run == nullptr || parts[block].run == nullptr) break;  // there was no memory for it
+      if (series_.contains(parts)) continue;
+      auto made = Series::record(s_.planner->devices()[head_device_], parts);
+      if (!made.ok()) return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
+      if (*made == nullptr) return {};
+      series_.emplace(parts, std::move(*made));
+    }
+  }
+  return {};
+}
+
 ExecutableInputs StepRunner::inputs_of(const std::vector<DeviceBuffer>& steps,
                                        std::vector<std::shared_ptr<DeviceBuffer>> arenas) const {
   ExecutableInputs inputs;
@@ -160,6 +187,7 @@ void StepRunner::forget_lists() {
   drain();
   for (const auto& flight : flights_) flight->run = nullptr;
   body_ = nullptr;
+  series_.clear();
   executables_.clear();
   settling_.reset();
 }

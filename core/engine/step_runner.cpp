@@ -16,6 +16,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::create(const Setup& setup) {
 
 StepRunner::~StepRunner() {
   drain();
+  series_.clear();
   executables_.clear();
   settling_.reset();
   const PlanDevice& device = s_.planner->devices()[head_device_];
@@ -59,6 +60,7 @@ Status StepRunner::allocate() {
   SWY_LET(const Plan plan,
           s_.planner->plan(bucket_of({.sample_rows = 1, .context = 1}, s_.pool, s_.max_rows), results));
   head_device_ = plan.nodes.back().device;
+  joins_steps_ = Series::possible(devices[head_device_]);
   return can_run_ahead(devices, s_.head) ? make_timeline() : Status();
 }
 
@@ -129,12 +131,14 @@ Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Ex
                  s_.in_flight);
   }
   const auto submit = [&]() -> Status {
+    Series* const series = series_of(runs.first(each.size()), head_first);
     for (size_t i = 0; i < each.size(); ++i) {
       Flight& f = *flights_[(submitted_ + i) % s_.in_flight];
       f.run = runs[i];
       SWY_LET(const auto block, f.builder.build(each.subspan(i, 1), submitted_ + i + 1));
       SWY_TRY(write_step(0, block, i));
     }
+    if (series != nullptr) return series->submit(watch_.counts);
     for (size_t i = 0; i < each.size(); ++i) SWY_TRY(runs[i]->submit(head_first && i == 0, watch_));
     return {};
   };
@@ -148,7 +152,8 @@ Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Ex
   return submitted;
 }
 
-Status StepRunner::submit_body(const StepSequence& sequence) {
+Status StepRunner::submit_body(StepSequence sequence) {
+  if (!joins_steps_) sequence.drafts = {};
   SWY_LET(body_, executable(bucket_for(sequence), kWantTokens, true));
   return submit_parts({&sequence, 1}, {&body_, 1}, false);
 }

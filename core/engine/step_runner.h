@@ -16,6 +16,7 @@
 #include "core/engine/weights.h"
 #include "core/plan/executable.h"
 #include "core/plan/plan.h"
+#include "core/plan/series.h"
 
 namespace switchyard {
 
@@ -34,7 +35,7 @@ struct StepOutput {
 class StepRunner {
  public:
   static constexpr size_t kInFlight = 2;
-  static constexpr uint32_t kMostBlocks = 4;
+  static constexpr uint32_t kMostBlocks = Series::kMost;
   // Sizes of steps with lists that `prepare` did not make. One more takes the place of the one that ran longest ago.
   static constexpr size_t kUnprepared = 64;
 
@@ -68,6 +69,9 @@ class StepRunner {
   // the devices; cancelled, when `progress` says so, which keeps the lists made so far.
   Status prepare(std::span<const StepCounts> steps, uint32_t wants, const Progress& progress = {},
                  HeadLists head = HeadLists::joined, uint32_t block = 0);
+  // Joins prepared lists that `submit_unread` submits: of each of `first`, or of its head alone, and of a row in each
+  // further block, or in fewer. Does nothing where the device cannot join them.
+  Status prepare_series(std::span<const StepCounts> first, bool head_first);
   // Whether such a step needs no plan.
   bool has_lists(const StepCounts& counts, uint32_t wants) const;
   // Sizes of steps that have lists, and how often such lists were made.
@@ -95,7 +99,7 @@ class StepRunner {
   Status submit_unread(std::span<const StepSequence> each, bool begun);
   // All operations before a head, of all rows of one sequence. The head follows once it is known how many of the rows
   // stand, for the last one that does. No other step comes between.
-  Status submit_body(const StepSequence& sequence);
+  Status submit_body(StepSequence sequence);
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
@@ -174,6 +178,7 @@ class StepRunner {
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool apart, uint32_t block = 0);
   swy_bucket bucket_for(const StepSequence& sequence) const;
   Status submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs, bool head_first);
+  Series* series_of(std::span<Executable* const> runs, bool head_first) const;
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants,
                                                       uint32_t block);
   Result<std::unique_ptr<Executable>> record(Plan plan, uint32_t block, std::vector<Refusal>& refused);
@@ -195,7 +200,7 @@ class StepRunner {
   Setup s_;
   std::vector<std::unique_ptr<Flight>> flights_;
   size_t submitted_ = 0, collected_ = 0;
-  bool runs_ahead_ = false;
+  bool runs_ahead_ = false, joins_steps_ = false;  // Series::possible
   swy_timeline* timeline_ = nullptr;
   uint32_t head_device_ = 0;
   uint64_t timeline_value_ = 0;
@@ -222,7 +227,8 @@ class StepRunner {
     bool prepared = false;
     uint64_t used = 0;  // the number of its last step
   };
-  std::map<Key, Made> executables_;  // few rows first
+  std::map<Key, Made> executables_;                          // few rows first
+  std::map<Series::Parts, std::unique_ptr<Series>> series_;  // of prepared lists
   uint64_t recorded_ = 0;
   std::vector<float> logits_;   // where the host cannot see the device's
   Executable* body_ = nullptr;  // whose head comes next

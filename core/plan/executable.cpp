@@ -73,22 +73,42 @@ Status Executable::record_segment(const PlanSegment& segment, StepObserver* obse
                                        plan_.segments.size(), segment.end - segment.begin, plan_.bucket.rows);
   r.submit = lasting("list_submit, " + what);
   r.wait = lasting("timeline_wait, " + what);
+  const swy_list_info info = list_info(segment);
+  PluginError e;
+  const auto begin = [&](swy_error* x) { return device.api->list_begin(device.handle, &info, &r.list, x); };
+  SWY_TRY(e.status(call_plugin(device, "list_begin", e.get(), begin), device.name + ": beginning a list"));
+  recorded_.push_back(r);  // owned from here on
+  SWY_TRY(record_nodes(segment, r.list, refused));
+  const Stretch stretch(observer, "finalize");
+  const auto finalize = [&](swy_error* x) { return device.api->list_finalize(r.list, x); };
+  return e.status(call_plugin(device, "list_finalize", e.get(), finalize), device.name + ": finalizing a list");
+}
+
+swy_list_info Executable::list_info(const PlanSegment& segment) const {
   swy_list_info info{};
   info.struct_size = sizeof info;
   info.bucket = &plan_.bucket;
   info.step = inputs_.steps[segment.device];
   info.tokens = inputs_.tokens[segment.device];
-  PluginError e;
-  const auto begin = [&](swy_error* x) { return device.api->list_begin(device.handle, &info, &r.list, x); };
-  SWY_TRY(e.status(call_plugin(device, "list_begin", e.get(), begin), device.name + ": beginning a list"));
-  recorded_.push_back(r);  // owned from here on
+  return info;
+}
+
+Status Executable::record_nodes(const PlanSegment& segment, swy_list* list, std::vector<Refusal>* refused) {
   for (uint32_t n = segment.begin; n < segment.end; ++n) {
     SWY_TRY(check_cancelled(inputs_.cancelled, "a step was recorded"));
-    SWY_TRY(record_node(n, r.list, refused));
+    SWY_TRY(record_node(n, list, refused));
   }
-  const Stretch stretch(observer, "finalize");
-  const auto finalize = [&](swy_error* x) { return device.api->list_finalize(r.list, x); };
-  return e.status(call_plugin(device, "list_finalize", e.get(), finalize), device.name + ": finalizing a list");
+  return {};
+}
+
+const PlanSegment* Executable::only_list(bool head) const {
+  const PlanSegment* only = nullptr;
+  for (const Recorded& r : recorded_) {
+    if (r.segment.head != head) continue;
+    if (only != nullptr || r.segment.copy || r.segment.signals) return nullptr;
+    only = &r.segment;
+  }
+  return only;
 }
 
 Status Executable::record_node(uint32_t index, swy_list* list, std::vector<Refusal>* refused) {

@@ -60,6 +60,13 @@ class Executable {
   // The same without a copy; NULL when the host cannot see the device's memory.
   const std::byte* view(uint32_t value) const;
 
+  // The one list of a part of the step, which is all of it; NULL: there are several, or copies.
+  const PlanSegment* only_list(bool head) const;
+  // Records the nodes of a segment once more, into another list of its device.
+  Status record_nodes(const PlanSegment& segment, swy_list* list, std::vector<Refusal>* refused = nullptr);
+  // What a list's beginning needs, for so long as the executable lives.
+  swy_list_info list_info(const PlanSegment& segment) const;
+
   const Plan& plan() const { return plan_; }
   // The entry that waits for the last list, and which that is (CallSite::entry).
   const char* waits_for() const { return recorded_.empty() ? "timeline_wait" : recorded_.back().wait; }

@@ -52,6 +52,11 @@ uint32_t Step::owner(swy_rows domain, uint32_t row) const {
   return s;
 }
 
+bool Step::is_read(swy_rows domain, uint32_t row) const {
+  const Sequence& q = seqs[owner(domain, row)];
+  return q.active && (q.drafts.empty() || domain != SWY_ROWS_STEP || row == q.read);
+}
+
 swy_op Case::header() const {
   swy_op o{};
   o.struct_size = sizeof o;

@@ -74,6 +74,9 @@ struct Sequence {
   std::vector<uint32_t> pages;
   uint32_t kept = 0;     // pending rows of the read slot that stand
   bool pending = false;  // its rows stay pending
+  // The draft after each row but the last, in the form of Step::tokens, where not all may stand (extensions_ahead.h).
+  std::vector<int32_t> drafts = {};
+  uint32_t read = 0;  // then: the row that is read, of those drafts the last one that stands
 };
 
 // One sampling row.
@@ -98,6 +101,9 @@ struct Step {
   uint32_t rows(swy_rows domain) const;
   // Which sequence (index into seqs) owns a row of a domain.
   uint32_t owner(swy_rows domain, uint32_t row) const;
+  // Whether what a row of a domain gets is read: not of an inactive sequence, nor of rows before one that alone is
+  // read.
+  bool is_read(swy_rows domain, uint32_t row) const;
 };
 
 struct Case {

@@ -16,8 +16,6 @@ bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::b
 // The name of a special element of an SWY_I32 state.
 uint32_t word(double x) { return std::bit_cast<uint32_t>(static_cast<float>(x)); }
 
-bool counts(const Step& step, swy_rows domain, uint32_t row) { return step.seqs[step.owner(domain, row)].active; }
-
 // Slots of counts that are written: a row of State::row elements is a slot.
 std::vector<bool> written_counts(const Case& c, const State& s) {
   std::vector<bool> out(s.units, false);
@@ -139,7 +137,7 @@ std::string compare_output(const Case& c, const Step& step, uint32_t index, cons
   if (wanted.rows != got.rows || wanted.width != got.width) return what + " has another shape";
   RowErrors rows;
   for (uint32_t r = 0; r < got.rows; ++r) {
-    if (!counts(step, domain, r)) continue;
+    if (!step.is_read(domain, r)) continue;
     if (got.dtype != SWY_I32) {
       rows.add(r, &wanted.values[r * got.width], &got.values[r * got.width], got.width);
       continue;
@@ -226,7 +224,7 @@ std::string differing_bits(const Case& c, const Outcome& a, const Outcome& b) {
     for (uint32_t i = 0; i < c.outputs.size(); ++i) {
       const Matrix &x = a.outputs[s][i], &y = b.outputs[s][i];
       for (uint32_t r = 0; r < x.rows; ++r) {
-        if (counts(c.steps[s], c.outputs[i].desc.rows, r) && !x.same_row(r, y, r)) {
+        if (c.steps[s].is_read(c.outputs[i].desc.rows, r) && !x.same_row(r, y, r)) {
           return text("output ", i, " row ", r, " of step ", s);
         }
       }

@@ -3,6 +3,7 @@
 
 #include "plugins_api/check/cases.h"
 #include "switchyard/extensions.h"
+#include "switchyard/extensions_ahead.h"
 
 namespace switchyard::check {
 namespace {
@@ -89,8 +90,8 @@ void describe_device(const Plugin& plugin, json& about) {
   about["kernels"] = json::array();
   for (const swy_kernel* k : plugin.kernels()) about["kernels"].push_back(about_kernel(*k));
   about["extensions"] = json::array();
-  for (const char* name :
-       {SWY_EXT_RANGE, SWY_EXT_RANGE_2, SWY_EXT_SAMPLING, SWY_EXT_PROFILE, SWY_EXT_CANCEL, SWY_EXT_GROUP}) {
+  for (const char* name : {SWY_EXT_RANGE, SWY_EXT_RANGE_2, SWY_EXT_SAMPLING, SWY_EXT_PROFILE, SWY_EXT_CANCEL,
+                           SWY_EXT_AHEAD, SWY_EXT_GROUP}) {
     if (plugin.extension(name) != nullptr) about["extensions"].push_back(name);
   }
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "switchyard/extensions_ahead.h"
+
 namespace switchyard::check {
 namespace {
 
@@ -41,7 +43,7 @@ void add_sequences(const Step& step, swy_step& s, Block& block) {
       owner.push_back(i);
     }
     start.push_back(static_cast<uint32_t>(position.size()));
-    active.push_back(q.active ? 1 : 0);
+    active.push_back((q.active ? 1 : 0) | (q.drafts.empty() ? 0 : SWY_SEQ_MAY_STAND));
     read.push_back(q.read_slot);
     write.push_back(q.write_slot);
     kept.push_back(q.kept | (q.pending ? SWY_KEPT_PENDING : 0));
@@ -50,7 +52,9 @@ void add_sequences(const Step& step, swy_step& s, Block& block) {
     table.resize(uint64_t{i + 1} * s.block_table_stride, UINT32_MAX);  // nothing may follow these
     if (q.active) s.max_context = std::max(s.max_context, q.position + q.rows);
   }
-  s.row_token_at = block.add(step.tokens);
+  std::vector<int32_t> tokens = step.tokens;
+  for (const Sequence& q : step.seqs) tokens.insert(tokens.end(), q.drafts.begin(), q.drafts.end());
+  s.row_token_at = block.add(tokens);
   s.row_position_at = block.add(position);
   s.row_seq_at = block.add(owner);
   s.row_start_at = block.add(start);

@@ -7,6 +7,7 @@
 #include "core/engine/mtp_drafter.h"
 #include "core/engine/prepare.h"
 #include "tests/engine/fixture.h"
+#include "tests/engine/fixtures/late.h"
 #include "tests/support/drafted.h"
 
 namespace switchyard {
@@ -76,6 +77,39 @@ TEST(Mtp, GuessesOfADeviceThatRunsBehind) {
     accepted += b.outcome.drafts.all_accepted();
   }
   EXPECT_GT(accepted, 0u);
+}
+
+// A step's guesses are one list. Of the rows that are read ahead only those that the device finds to be the last ones
+// that stand have a mixture.
+TEST(Mtp, GuessesAreOneList) {
+  const ModelOptions options = with_layer(drafting(1));
+  const TestModel sync = make_model(kDemo, "reference", options),
+                  late = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES);
+  ASSERT_TRUE(sync.model != nullptr && late.model != nullptr);
+  const Status prepared = prepare_decoding(*late.model, {});
+  ASSERT_TRUE(prepared.ok()) << prepared.message();
+  const PlanDevice& device = late.model->mtp()->planner().devices()[0];
+  const auto& report = *static_cast<const LateReport*>(device.api->get_extension(device.handle, kLateReport));
+  for (const float temperature : {0.0f, 0.7f}) {
+    const Request r = request_of(kShortPrompt, {.temperature = temperature, .seed = 3}, 40);
+    const Drawn expected = draw_alone(*sync.model, r, SamplingPath::fused);
+    for (const uint32_t most : {1u, 2u, 3u, 5u}) {
+      SCOPED_TRACE(most);
+      const uint64_t joined = report.joined, spoiled = report.spoiled;
+      const auto run = [&](const TestModel& m) {
+        auto session = *m.model->session();
+        return run_drafted(*session, r, std::make_shared<MtpDrafter>(*session, most));
+      };
+      const Drafted a = run(sync), b = run(late);
+      EXPECT_TRUE(a.drawn == expected && b.drawn == expected);
+      EXPECT_EQ(a.outcome.drafts.drafted, b.outcome.drafts.drafted);
+      EXPECT_EQ(a.outcome.drafts.accepted, b.outcome.drafts.accepted);
+      EXPECT_GT(b.outcome.drafts.all_accepted(), 0u);
+      EXPECT_GE(report.joined - joined, most > 1 ? b.outcome.drafts.steps - 2 : 0);  // the last steps have fewer
+      EXPECT_GE(report.spoiled - spoiled, b.outcome.drafts.steps - 1);
+    }
+  }
+  EXPECT_EQ(report.violations, 0u);
 }
 
 // The layer reads the rows of a step ahead whatever guesses the step has, if its states are there for all before.

@@ -7,6 +7,8 @@
 
 #include <numeric>
 
+#include "switchyard/extensions_ahead.h"
+
 namespace switchyard {
 namespace {
 
@@ -37,6 +39,21 @@ TEST(StepBuilder, SaysWhoseEveryRowIs) {
   EXPECT_EQ(array<uint32_t>(step, step.logit_row_at, 3), (std::vector<uint32_t>{1, 2, 3}));
   EXPECT_EQ(array<uint32_t>(step, step.seq_write_slot_at, 3), (std::vector<uint32_t>{1, 2, 5}));
   EXPECT_EQ(step.seq_kept_at, 0u) << "nothing is pending";
+}
+
+// Behind the tokens of rows that may not stand are the drafts after them.
+TEST(StepBuilder, SaysWhichDraftIsAfterEachRow) {
+  StepBuilder builder({.rows = 4, .seqs = 1, .pages_per_seq = 1, .page_size = 64, .vocab = 0});
+  const std::vector<int32_t> tokens = {-1, -3, -4, -5}, drafts = {-6, 70, -8};
+  const std::vector<uint32_t> pages = {3};
+  StepSequence s{tokens, 10, 0, 0, pages, 1};
+  s.drafts = drafts;
+  const auto block = builder.build({&s, 1}, 1);
+  ASSERT_TRUE(block.ok()) << block.status().message();
+  const auto& step = *reinterpret_cast<const swy_step*>(block->data());
+  EXPECT_EQ(array<uint32_t>(step, step.seq_active_at, 1)[0], 1 | SWY_SEQ_MAY_STAND);
+  const auto found = array<int32_t>(step, step.row_token_at, 7);
+  EXPECT_EQ(found, (std::vector<int32_t>{-1, -3, -4, -5, -6, 70, -8}));
 }
 
 // The last rows of a sequence, each at its own position; what all of them share is there once.

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "ahead.h"
 #include "common/stamps.cuh"
 #include "switchyard/sdk/error.hpp"
 
@@ -12,18 +13,31 @@ namespace {
 
 constexpr uint64_t kCounters = 65536;
 
+void set_step(swy_list& list, const swy_list_info& info) {
+  const auto place = [](const swy_binding& b) { return b.buffer == nullptr ? nullptr : b.buffer->data + b.offset; };
+  list.bucket = *info.bucket;
+  list.step = reinterpret_cast<const swy_step*>(place(info.step));
+  list.tokens = reinterpret_cast<int32_t*>(place(info.tokens));
+}
+
+// Between two steps of a list is what is between any two of its kernels. Kernels read what earlier lists have written,
+// such as keys, before they wait. They may here, too: the step before ends with a draw, whose kernel lets the next one
+// begin when everything before it has ended.
+swy_status next_step(swy_list* list, const swy_list_info* info, swy_error*) {
+  set_step(*list, *info);
+  return SWY_OK;
+}
+
 }  // namespace
+
+const swy_ahead kAhead = {sizeof(swy_ahead), 0, next_step};
 
 swy_status list_begin(swy_device* device, const swy_list_info* info, swy_list** out, swy_error* error) {
   return swy::guard(error, [&]() -> swy_status {
     if (const swy_status s = use(*device, error); s != SWY_OK) return s;
     auto list = std::make_unique<swy_list>();
     list->device = device;
-    list->bucket = *info->bucket;
-    list->step = reinterpret_cast<const swy_step*>(info->step.buffer->data + info->step.offset);
-    list->tokens = info->tokens.buffer == nullptr
-                       ? nullptr
-                       : reinterpret_cast<int32_t*>(info->tokens.buffer->data + info->tokens.offset);
+    set_step(*list, *info);
     cudaError_t e = cudaMalloc(reinterpret_cast<void**>(&list->counters), kCounters * sizeof(uint32_t));
     if (e == cudaSuccess) e = cudaMemsetAsync(list->counters, 0, kCounters * sizeof(uint32_t), device->stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(device->stream);

@@ -174,12 +174,14 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   float norm[8] = {};
   if (works) norm_of(p.b, warp * 32 + lane, norm);
   const uint32_t rows = min(step_row_count, p.rows);
+  const uint32_t only = only_row(p, step);
+  const bool left_out = task.row >= rows || (only != kAllRows && task.row != only);
   pin(logit_at), pin(from);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
-  if (task.routed && task.row >= rows) return;
+  if (task.routed && left_out) return;
   if (task.routed) {
     const float logit = exists ? __ldcg(logit_at) : 0.0f;
     float v[8] = {}, squares;
@@ -233,7 +235,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   }
   // What the router's kernel and earlier ones wrote is ready: gate_up_walk lets this kernel begin only after it has
   // waited for them itself.
-  const uint32_t rows = min(step_rows(step, m.domain), p.rows);
+  const uint32_t rows = min(step_rows(step, m.domain), p.rows), only = only_row(p, step);
   if (warp < p.rows) {  // without waiting for `rows`; loads take long while memory is busy
     const float mix = m.shared_width != 0 ? __ldcg(m.shared_p + warp) : 0.0f;
     choose_by_warp<kMostExperts / 32, true>(m.logits + warp * m.experts, m.experts, m.top_k, nullptr, shared.ids[warp],
@@ -243,7 +245,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   const uint32_t out_row = threadIdx.x / kTileRows, at = out_row * m.hidden + first + threadIdx.x % kTileRows;
   const float residual = out_row < p.rows && m.residual != nullptr ? __ldcg(m.residual + at) : 0.0f;
   __syncthreads();
-  const DownItems items(p, rows);
+  const DownItems items(p, rows, only);
   const auto ask = [&](uint32_t i) {
     const uint32_t slice = items.slice(i), slot = slice / items.per_slot, stage = i % kDownRing;
     const bool routed = slot < m.top_k;
@@ -303,9 +305,10 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   const float mine = sum_lanes<2, 2>(sum);
   if (lane % 2 == 0) shared.parts[warp][lane % 4 / 2 * 8 + lane / 4] = mine;
   __syncthreads();
-  if (out_row >= rows) return;
+  if (out_row >= rows || (only != kAllRows && out_row != only)) return;
   float total = residual;
-  for (uint32_t i = 0; i < items.each; ++i) total += shared.parts[out_row * items.each + i][threadIdx.x % kTileRows];
+  const uint32_t of_row = only == kAllRows ? out_row * items.each : 0;
+  for (uint32_t i = 0; i < items.each; ++i) total += shared.parts[of_row + i][threadIdx.x % kTileRows];
   m.y[at] = total;
   stamps.end();
 #endif
@@ -339,7 +342,7 @@ bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
   const Mixture& m = b.m;
   const uint32_t groups = m.width / 64;
-  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0};
+  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0, r.list.tokens};
   // The integers and their scales take the place of h in fp32, half of which they need.
   p.h.words = reinterpret_cast<uint4*>(m.h);
   p.h.scales = reinterpret_cast<float2*>(p.h.words + uint64_t{rows} * b.slots() * groups * 8);

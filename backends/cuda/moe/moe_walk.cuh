@@ -6,6 +6,7 @@
 #include "common/term_rows.cuh"
 #include "common/warp_choice.cuh"
 #include "moe_boxes.cuh"
+#include "switchyard/extensions_ahead.h"
 
 namespace gpu {
 
@@ -21,9 +22,29 @@ struct Walk {
   QuadRows h;              // place row * slots + slot
   uint32_t rows, each;     // of the bucket; warps of a row in `down`
   uint32_t shared_blocks;  // of gate_up
+  const int32_t* tokens;
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+
+// ---- rows that may not stand
+
+constexpr uint32_t kAllRows = UINT32_MAX;
+
+// The one row of the step whose results are read (extensions_ahead.h); kAllRows: all are. All that this loads was
+// written by earlier lists.
+__device__ inline uint32_t only_row(const Walk& p, const swy_step* step) {
+  if (step->seqs != 1 || (*step_array<uint32_t>(step, step->seq_active_at) & SWY_SEQ_MAY_STAND) == 0) return kAllRows;
+  const uint32_t rows = step->rows;
+  const int32_t* token = step_array<int32_t>(step, step->row_token_at);
+  const auto id = [&](uint32_t i) { return token[i] < 0 ? __ldcg(p.tokens - 1 - token[i]) : token[i]; };
+  uint32_t row = 0;
+#pragma unroll
+  for (uint32_t i = 0; i + 1 < kQuad; ++i) {
+    if (i + 1 < rows) row += row == i && id(i) == id(rows + i) ? 1 : 0;
+  }
+  return row;
+}
 
 // ---- gate_up
 
@@ -201,9 +222,11 @@ struct DownShared {
 struct DownItems {
   uint32_t row, first, each, count, per_slot;
 
-  __device__ DownItems(const Walk& p, uint32_t rows) : each(p.each), per_slot(p.b.m.width / kSlice) {
+  // `only`: all warps have this row.
+  __device__ DownItems(const Walk& p, uint32_t rows, uint32_t only)
+      : each(only == kAllRows ? p.each : kWalkWarps), per_slot(p.b.m.width / kSlice) {
     const uint32_t warp = threadIdx.x / 32, all = p.b.h_slices();
-    row = warp / each, first = warp % each;
+    row = only == kAllRows ? warp / each : only, first = warp % each;
     count = row < rows && first < all ? (all - first + each - 1) / each : 0;
   }
   __device__ uint32_t slice(uint32_t i) const { return first + i * each; }

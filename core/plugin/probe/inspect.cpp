@@ -13,6 +13,7 @@
 #include "core/plugin/host.h"
 #include "core/plugin/plugin.h"
 #include "core/plugin/probe/surroundings.h"
+#include "switchyard/extensions_ahead.h"
 
 namespace switchyard {
 namespace {
@@ -73,8 +74,9 @@ Status check_options(const swy_plugin& p) {
 Status check_extensions(const swy_plugin& p, swy_device* device, const std::function<void(const char*)>& stage) {
   if (p.get_extension == nullptr) return {};
   stage("in get_extension");
-  for (const char* name : {SWY_EXT_RANGE, SWY_EXT_RANGE_2, SWY_EXT_SAMPLING, SWY_EXT_PROFILE, SWY_EXT_CANCEL,
-                           SWY_EXT_GROUP, SWY_EXT_LOOP, SWY_EXT_PEER, SWY_EXT_PROFILE_PARTS, SWY_EXT_DERIVED}) {
+  for (const char* name :
+       {SWY_EXT_RANGE, SWY_EXT_RANGE_2, SWY_EXT_SAMPLING, SWY_EXT_PROFILE, SWY_EXT_CANCEL, SWY_EXT_AHEAD, SWY_EXT_GROUP,
+        SWY_EXT_LOOP, SWY_EXT_PEER, SWY_EXT_PROFILE_PARTS, SWY_EXT_DERIVED}) {
     const void* extension = p.get_extension(device, name);
     if (extension == nullptr) continue;
     uint32_t size = 0;

@@ -8,6 +8,7 @@
 #include "plugins_api/check/kit.h"
 #include "plugins_api/check/suites.h"
 #include "switchyard/extensions.h"
+#include "switchyard/extensions_ahead.h"
 #include "switchyard/op_table.h"
 
 namespace switchyard::check {
@@ -170,6 +171,7 @@ std::string extension_tables(const Plugin& plugin) {
              {SWY_EXT_SAMPLING, sizeof(swy_sampling)},
              {SWY_EXT_PROFILE, offsetof(swy_profile, dropped)},
              {SWY_EXT_CANCEL, sizeof(swy_cancel)},
+             {SWY_EXT_AHEAD, sizeof(swy_ahead)},
              {SWY_EXT_GROUP, sizeof(swy_groups)}};
   for (const auto& e : all) {
     const void* t = plugin.extension(e.name);
