@@ -204,11 +204,12 @@ Link two_linears(uint64_t in, uint64_t out, Encoding e) {
           }};
 }
 
-// Three of the experts, and a shared one, all of this width.
-Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32, uint32_t experts = 8) {
+// Some of the experts, and a shared one, all of this width.
+Link mixture(uint64_t hidden, uint32_t width, Encoding e, swy_dtype router = SWY_F32, uint32_t experts = 8,
+             uint32_t chosen = 3) {
   swy_moe_attrs a{};
   a.experts = experts;
-  a.top_k = 3;
+  a.top_k = chosen;
   a.width = a.shared_width = width;
   return {SWY_OP_MOE, [=](Builder& b) {
             b.attrs(a).input(hidden);
@@ -413,6 +414,8 @@ const std::vector<Chain>& all_chains() {
        layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4))},
       {"linear_layer", one_token, layer({}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"linear_wide_layer", one_token, layer({}, linear(2304, 256, i4a), 256, mixture(256, 512, i4a))},
+      {"linear_eight_layer", one_token, layer({}, linear(512, 512, i4), 512, mixture(512, 256, i4, SWY_BF16, 10, 8))},
+      {"linear2_eight_layer", two_tokens, layer({}, linear(512, 512, i4), 512, mixture(512, 256, i4, SWY_BF16, 10, 8))},
       {"linear2_layer", two_tokens, layer({}, linear(256, 512, whole), 512, mixture(512, 256, i4, SWY_BF16))},
       {"linear2_wide_layer", two_tokens, layer({}, linear(4096, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"linear3_layer", three_rows_move, layer({}, linear(512, 256, whole), 256, mixture(256, 256, i4))},

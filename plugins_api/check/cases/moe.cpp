@@ -292,6 +292,10 @@ void decoding_cases(std::vector<CaseSpec>& out) {
   put(out, {1, 2, 1, 2048, 256, 0, i4}, false, {SWY_OP_MOE});
   put(out, bf16_router, false, {SWY_OP_MOE});
   put(out, {1, 36, 6, 256, 256, 0, i4, Mixture::kTied}, false, {SWY_OP_MOE});
+  for (const Mixture& m : {Mixture{2, 10, 8, 512, 256, 256, i4a}, Mixture{2, 9, 8, 2048, 256, 256, i4}}) {
+    put(out, m, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});
+  }
+  put(out, {1, 9, 8, 2048, 256, 256, wide}, false, {SWY_OP_MOE});
   put(out, {1, 4, 3, 256, 768, 768, i4}, true, {SWY_OP_MOE, SWY_OP_MOE_ADD});
   put(out, {1, 256, 8, 256, 256, 256, i4}, true, {SWY_OP_MOE});
 }
