@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
     if (i == 0) stamps.note(kRead);
     barrier_wait(shared_at(&shared.arrived[warp][stage]), parity);
     if (i == 0) stamps.note(kArrived);
-    if (i == kDownRing) release_next();  // earlier, the next kernel's requests would be ahead of what is read here
+    if (i == p.release) release_next();
     float v[2];
     multiply_walked(own + stage * kTileBytes, in_box, places, places.at, b, scale, start, v);
     sum[0] += v[0], sum[1] += v[1];
@@ -342,7 +342,10 @@ bool fits_walk(const swy_device& device, const MixtureBoxes& b) {
 swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows) {
   const Mixture& m = b.m;
   const uint32_t groups = m.width / 64;
-  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0, r.list.tokens};
+  // With many tiles, the next kernel's requests would be ahead of most of what `down` reads, so it begins late. Three
+  // rows of one sequence have fewer: there it would not have requested its weights when `down` ends.
+  const uint32_t release = r.bucket().seqs == 1 && rows == 3 ? 0 : kDownRing;
+  Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0, release, r.list.tokens};
   // The integers and their scales take the place of h in fp32, half of which they need.
   p.h.words = reinterpret_cast<uint4*>(m.h);
   p.h.scales = reinterpret_cast<float2*>(p.h.words + uint64_t{rows} * b.slots() * groups * 8);

@@ -22,7 +22,8 @@ struct Walk {
   QuadRows h;              // place row * slots + slot
   uint32_t rows, each;     // of the bucket; warps of a row in `down`
   uint32_t shared_blocks;  // of gate_up
-  const int32_t* tokens;
+  uint32_t release;        // with this tile of a warp, `down` lets the next kernel begin
+  const int32_t* tokens;   // of the token buffer: what earlier lists drew
 };
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
