@@ -203,7 +203,9 @@ swy_status begin_few(const Recording& r, const HeadFewCut& cut, Arena& arena, He
   h.tiles = ceil_div(h.w.rows, kHeadTile), h.slots = cut.slots;
   SWY_CUDA_TRY(map_boxes(h.w, kHeadTile, &map, r.error));
   const dim3 grid(ceil_div(h.w.width / 8, kRowsThreads), r.bucket().logit_rows);
-  return launch(r, head_rows, grid, kRowsThreads, 0, h, cut.n, r.list.step);
+  Recording own = r;
+  own.split = FastMemory::shared;  // as its neighbours: a multiprocessor changes its split only when it is empty
+  return launch(own, head_rows, grid, kRowsThreads, 0, h, cut.n, r.list.step);
 }
 
 template <int N>
