@@ -84,8 +84,8 @@ class Session {
   // there are rows, and returns how many. Nothing waits for them.
   Result<uint32_t> submit_drafts(int32_t last, std::span<const SampleRow> draws);
   // A step was submitted whose first rows are this session's, from `position` on, with `token` there; the tokens that
-  // they draw come to these entries of the token buffer (-1 - entry). The layer begins with them, for `submit_drafts`,
-  // if it has read all before, and `token`.
+  // they draw come to these entries of the token buffer (-1 - entry). `drafts`: what was guessed after each of them but
+  // the last. The layer begins with them, for `submit_drafts`, if it has read all before, and `token`.
   Status read_ahead(uint32_t position, int32_t token, std::span<const int32_t> entries,
                     std::span<const int32_t> drafts);
   bool prepared() const { return prepared_ != 0; }

@@ -160,7 +160,10 @@ Status StepRunner::prepare_series(std::span<const StepCounts> first, bool head_f
       if (parts[0].run == nullptr || parts[block].run == nullptr) break;  // there was no memory for it
       if (series_.contains(parts)) continue;
       auto made = Series::record(s_.planner->devices()[head_device_], parts);
-      if (!made.ok()) return made.status().code() == Code::out_of_device_memory ? Status() : made.status();
+      if (!made.ok()) {  // each list can be submitted by itself
+        const Code code = made.status().code();
+        return code == Code::out_of_device_memory || code == Code::unsupported ? Status() : made.status();
+      }
       if (*made == nullptr) return {};
       series_.emplace(parts, std::move(*made));
     }

@@ -200,7 +200,8 @@ class StepRunner {
   Setup s_;
   std::vector<std::unique_ptr<Flight>> flights_;
   size_t submitted_ = 0, collected_ = 0;
-  bool runs_ahead_ = false, joins_steps_ = false;  // Series::possible
+  bool runs_ahead_ = false;
+  bool joins_steps_ = false;  // Series::possible
   swy_timeline* timeline_ = nullptr;
   uint32_t head_device_ = 0;
   uint64_t timeline_value_ = 0;

@@ -30,12 +30,14 @@ Result<std::unique_ptr<Series>> Series::record(const PlanDevice& device, const P
     if (p.run == nullptr) break;
     const PlanSegment& segment = *p.run->only_list(p.head);
     const swy_list_info info = p.run->list_info(segment);
+    const bool first = series->list_ == nullptr;
     PluginError e;
     const auto begin = [&](swy_error* x) {
-      return series->list_ == nullptr ? device.api->list_begin(device.handle, &info, &series->list_, x)
-                                      : ahead->next_step(series->list_, &info, x);
+      return first ? device.api->list_begin(device.handle, &info, &series->list_, x)
+                   : ahead->next_step(series->list_, &info, x);
     };
-    SWY_TRY(e.status(call_plugin(device, "list_begin", e.get(), begin), device.name + ": beginning a list of steps"));
+    SWY_TRY(e.status(call_plugin(device, first ? "list_begin" : "next_step", e.get(), begin),
+                     device.name + ": beginning a step of a list"));
     SWY_TRY(p.run->record_nodes(segment, series->list_));
   }
   PluginError e;

@@ -21,8 +21,8 @@ void set_step(swy_list& list, const swy_list_info& info) {
 }
 
 // Between two steps of a list is what is between any two of its kernels. Kernels read what earlier lists have written,
-// such as keys, before they wait. They may here, too: the step before ends with a draw, whose kernel lets the next one
-// begin when everything before it has ended.
+// such as keys, before they wait. They may here, too, since the step before has drawn: `finish` and `gather`, which may
+// follow it, let the next kernel begin only when they have waited themselves, so when all before them has ended.
 swy_status next_step(swy_list* list, const swy_list_info* info, swy_error*) {
   set_step(*list, *info);
   return SWY_OK;

@@ -33,8 +33,9 @@ struct Walk {
 constexpr uint32_t kAllRows = UINT32_MAX;
 
 // The one row of the step whose results are read (extensions_ahead.h); kAllRows: all are. All that this loads was
-// written by earlier lists.
+// written by lists that were submitted before this one.
 __device__ inline uint32_t only_row(const Walk& p, const swy_step* step) {
+  if (p.b.m.domain != SWY_ROWS_STEP) return kAllRows;
   if (step->seqs != 1 || (*step_array<uint32_t>(step, step->seq_active_at) & SWY_SEQ_MAY_STAND) == 0) return kAllRows;
   const uint32_t rows = step->rows;
   const int32_t* token = step_array<int32_t>(step, step->row_token_at);
