@@ -216,7 +216,7 @@ swy_status Validator::timeline_create(swy_device* device, swy_timeline** out, sw
   call.known(device);
   swy_timeline* made = nullptr;
   const swy_status s = call.run([&](swy_error* e) { return real_.timeline_create(device, &made, e); });
-  return adopted(call, s, timelines_, made, std::move(device), out);
+  return adopted(call, s, timelines_, made, device, out);
 }
 
 void Validator::timeline_free(swy_device* device, swy_timeline* timeline) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows that may not stand are left out only where no state is changed by what a mixture of experts has made of them.
+#include <gmock/gmock.h>
+
 #include "core/plan/graph.h"
 #include "tests/engine/fixture.h"
 #include "tests/engine/fixtures/late.h"
+#include "tests/support/batches.h"
 
 namespace switchyard {
 namespace {

@@ -2,7 +2,6 @@
 // The validation layer: each rule is broken once, by the fixture or by the caller, and named in the error.
 #include "core/plugin/validate.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -13,8 +12,6 @@
 
 namespace switchyard::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::function<void()> on_log;  // the host's reaction when the plugin logs
 
