@@ -14,6 +14,20 @@ constexpr uint64_t kAlign = 16;
 uint64_t aligned(uint64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 uint64_t mask_bytes(uint32_t vocab) { return (uint64_t{vocab} + 31) / 32 * 4; }
 
+Status check_drafts(std::span<const StepSequence> sequences) {
+  for (const StepSequence& s : sequences) {
+    if (s.drafts.empty()) continue;
+    if (sequences.size() > 1) {
+      return error(Code::internal, "a step of {} sequences has drafts; only one alone may have any", sequences.size());
+    }
+    if (s.drafts.size() + 1 != s.tokens.size()) {
+      return error(Code::internal, "a step has {} drafts for {} tokens; each token but the last has one",
+                   s.drafts.size(), s.tokens.size());
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 uint64_t StepBuilder::Limits::block_bytes() const {
@@ -54,7 +68,8 @@ Result<std::span<const std::byte>> StepBuilder::build(std::span<const StepSequen
     step.sample_rows += static_cast<uint32_t>(s.samples.size());
   }
   used_ = aligned(sizeof step);
-  const bool drafted = step.seqs == 1 && !sequences[0].drafts.empty();
+  SWY_TRY(check_drafts(sequences));
+  const bool drafted = !sequences.empty() && !sequences[0].drafts.empty();
   auto* token = array<int32_t>(step.row_token_at, drafted ? 2 * step.rows : step.rows);
   auto* position = array<uint32_t>(step.row_position_at, step.rows);
   auto* row_seq = array<uint32_t>(step.row_seq_at, step.rows);

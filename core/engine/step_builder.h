@@ -50,7 +50,7 @@ class StepBuilder {
   explicit StepBuilder(const Limits& limits);
 
   // The block up to its masks, which end it; valid until the next call. [no-alloc] Errors: internal, when it does not
-  // fit. `number` counts the steps of the devices.
+  // fit, and for drafts that do not suit the tokens. `number` counts the steps of the devices.
   Result<std::span<const std::byte>> build(std::span<const StepSequence> sequences, uint64_t number);
   // The masks of the last build, which go to `masks_at` in its block; nothing where it has none. [no-alloc]
   std::span<const std::byte> fill_masks(std::span<const StepSequence> sequences);

@@ -26,6 +26,7 @@ StepRunner::~StepRunner() {
 Status StepRunner::allocate() {
   const std::vector<PlanDevice>& devices = s_.planner->devices();
   for (const PlanDevice& device : devices) asynchronous_ |= (device.info.flags & SWY_DEVICE_SYNCHRONOUS) == 0;
+  needs_all_rows_ = state_after_mixture(s_.planner->graph());
   vocab_ = static_cast<uint32_t>(s_.planner->graph().values[s_.head.logits].width);
   const bool samples = s_.head.tokens != kNoValue || s_.head.candidate_ids != kNoValue;
   const StepBuilder::Limits limits{s_.max_rows,       s_.pool.seqs,         s_.pages_per_seq,
@@ -123,6 +124,15 @@ swy_bucket StepRunner::bucket_for(const StepSequence& s) const {
   return bucket_of({.rows = rows, .sample_rows = 1, .context = s.position + rows}, s_.pool, s_.max_rows);
 }
 
+// With drafts a device may leave out rows of what follows the states.
+Status StepRunner::check_drafts(std::span<const StepSequence> sequences) const {
+  const auto drafted = [](const StepSequence& s) { return !s.drafts.empty(); };
+  if (!needs_all_rows_ || std::none_of(sequences.begin(), sequences.end(), drafted)) return {};
+  const std::vector<GraphOp>& ops = s_.planner->graph().ops;
+  return error(Code::unsupported, "{} changes a state by what {} has made of all rows; a step cannot leave any out",
+               ops[needs_all_rows_->state].name, ops[needs_all_rows_->mixture].name);
+}
+
 // A step in each block, at most. `head_first`: of the first one the head.
 Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs,
                                 bool head_first) {
@@ -153,13 +163,14 @@ Status StepRunner::submit_parts(std::span<const StepSequence> each, std::span<Ex
 }
 
 Status StepRunner::submit_body(StepSequence sequence) {
-  if (!joins_steps_) sequence.drafts = {};
+  if (!joins_steps_ || needs_all_rows_) sequence.drafts = {};
   SWY_LET(body_, executable(bucket_for(sequence), kWantTokens, true));
   return submit_parts({&sequence, 1}, {&body_, 1}, false);
 }
 
 Status StepRunner::submit_unread(std::span<const StepSequence> each, bool begun) {
   Executable* const body = std::exchange(body_, nullptr);
+  SWY_TRY(check_drafts(each));
   if (begun && body == nullptr) return error(Code::internal, "a head is submitted without the operations before it");
   for (size_t first = 0; first < each.size(); first += s_.blocks) {
     const std::span<const StepSequence> some = each.subspan(first, std::min<size_t>(each.size() - first, s_.blocks));
@@ -178,6 +189,7 @@ Status StepRunner::submit_unread(std::span<const StepSequence> each, bool begun)
 Status StepRunner::submit(std::span<const StepSequence> sequences, uint32_t wants,
                           const std::function<Status()>& before_head) {
   if (in_flight() == s_.in_flight) return error(Code::internal, "{} steps are under way already", s_.in_flight);
+  SWY_TRY(check_drafts(sequences));
   StepCounts counts{.rows = 0, .seqs = static_cast<uint32_t>(sequences.size()), .logit_rows = 0};
   for (const StepSequence& s : sequences) {
     const auto tokens = static_cast<uint32_t>(s.tokens.size());

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,7 +73,7 @@ class StepRunner {
   // Joins prepared lists that `submit_unread` submits: of each of `first`, or of its head alone, and of a row in each
   // further block, or in fewer. Does nothing where the device cannot join them.
   Status prepare_series(std::span<const StepCounts> first, bool head_first);
-  // Whether such a step needs no plan.
+  // Whether such a step needs no plan. It wants something: those that want nothing have no joined head.
   bool has_lists(const StepCounts& counts, uint32_t wants) const;
   // Sizes of steps that have lists, and how often such lists were made.
   size_t sizes() const { return executables_.size(); }
@@ -99,11 +100,13 @@ class StepRunner {
   Status submit_unread(std::span<const StepSequence> each, bool begun);
   // All operations before a head, of all rows of one sequence. The head follows once it is known how many of the rows
   // stand, for the last one that does. No other step comes between.
+  // Where a state is changed by what a mixture of experts has made, no row is left out: drafts are ignored.
   Status submit_body(StepSequence sequence);
 
   // Submits one step whose head produces `wants`. `before_head` runs when the forward pass has been submitted; it fills
   // the masks. If the device reads no masks, the head has been submitted with it. Errors: those of the devices;
-  // internal, with Setup::in_flight steps under way.
+  // internal, with Setup::in_flight steps under way; unsupported, for drafts where a state is changed by what a mixture
+  // of experts has made.
   Status submit(std::span<const StepSequence> sequences, uint32_t wants,
                 const std::function<Status()>& before_head = {});
 
@@ -177,7 +180,10 @@ class StepRunner {
   Status grow_arena(size_t device, uint64_t bytes);
   Result<Executable*> executable(const swy_bucket& bucket, uint32_t wants, bool apart, uint32_t block = 0);
   swy_bucket bucket_for(const StepSequence& sequence) const;
+  Status check_drafts(std::span<const StepSequence> sequences) const;
   Status submit_parts(std::span<const StepSequence> each, std::span<Executable* const> runs, bool head_first);
+  // NULL: their lists are submitted one by one. A series is found by the very executables it was made of: a step that
+  // fits lists which were prepared later has none.
   Series* series_of(std::span<Executable* const> runs, bool head_first) const;
   Result<std::unique_ptr<Executable>> make_executable(const swy_bucket& bucket, HeadLists head, uint32_t wants,
                                                       uint32_t block);
@@ -202,6 +208,7 @@ class StepRunner {
   size_t submitted_ = 0, collected_ = 0;
   bool runs_ahead_ = false;
   bool joins_steps_ = false;  // Series::possible
+  std::optional<StateAfterMixture> needs_all_rows_;
   swy_timeline* timeline_ = nullptr;
   uint32_t head_device_ = 0;
   uint64_t timeline_value_ = 0;
@@ -229,7 +236,7 @@ class StepRunner {
     uint64_t used = 0;  // the number of its last step
   };
   std::map<Key, Made> executables_;                          // few rows first
-  std::map<Series::Parts, std::unique_ptr<Series>> series_;  // of prepared lists
+  std::map<Series::Parts, std::unique_ptr<Series>> series_;  // of prepared lists, which are never dropped alone
   uint64_t recorded_ = 0;
   std::vector<float> logits_;   // where the host cannot see the device's
   Executable* body_ = nullptr;  // whose head comes next

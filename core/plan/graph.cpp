@@ -53,6 +53,21 @@ std::vector<ValueReads> reads_of(const Graph& graph) {
   return reads;
 }
 
+std::optional<StateAfterMixture> state_after_mixture(const Graph& graph) {
+  constexpr size_t kNone = SIZE_MAX;
+  std::vector<size_t> mixture(graph.values.size(), kNone);  // that a value comes from
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const GraphOp& op = graph.ops[i];
+    size_t from = kNone;
+    for (const uint32_t v : op.inputs) from = std::min(from, mixture[v]);
+    if (from != kNone && !op.states.empty()) return StateAfterMixture{i, from};
+    // What an operation with a name does inside is not known here.
+    const bool mixes = op.id == SWY_OP_MOE || op.id == SWY_OP_MOE_ADD || op.id == SWY_OP_EXPERTS || !op.named.empty();
+    for (const uint32_t v : op.outputs) mixture[v] = from == kNone && mixes ? i : from;
+  }
+  return std::nullopt;
+}
+
 OpView::OpView(const Graph& graph, const GraphOp& op, const swy_bucket& bucket, const std::vector<swy_dtype>& dtypes) {
   const auto describe_all = [&](const std::vector<uint32_t>& values, std::vector<swy_tensor>& out,
                                 std::vector<const swy_tensor*>& list) {

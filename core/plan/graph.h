@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,13 @@ struct ValueReads {
   size_t last = 0;   // the last operation that does, or kHost; meaningless where count is 0
 };
 std::vector<ValueReads> reads_of(const Graph& graph);  // per value
+
+// An operation that changes a state, and a mixture of experts whose result it reads, itself or through others. Between
+// the two all rows of a step count, those that do not stand included (SWY_SEQ_MAY_STAND).
+struct StateAfterMixture {
+  size_t state = 0, mixture = 0;  // indices of operations
+};
+std::optional<StateAfterMixture> state_after_mixture(const Graph& graph);
 
 // The bytes of a value for the largest step of a bucket.
 uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket);

@@ -67,6 +67,7 @@ swy_plugin checked_entries(const swy_plugin& plugin) {
   SWY_CHECKED(timeline_free);
   SWY_CHECKED(timeline_value);
   SWY_CHECKED(timeline_wait);
+  SWY_CHECKED(get_extension);
 #undef SWY_CHECKED
   return p;
 }
@@ -77,6 +78,11 @@ void check_kernel_entries(swy_kernel& k) {
   if (k.cost != nullptr) k.cost = Entry<slot, &Validator::cost>::call;
   if (k.prepare != nullptr) k.prepare = Entry<slot, &Validator::prepare>::call;
   k.record = Entry<slot, &Validator::record>::call;
+}
+
+template <size_t slot>
+void check_ahead_entries(swy_ahead& ahead) {
+  ahead.next_step = Entry<slot, &Validator::next_step>::call;
 }
 
 namespace {
@@ -91,6 +97,12 @@ template <size_t... slot>
 void check_kernel_entries(size_t which, swy_kernel& kernel, std::index_sequence<slot...>) {
   static constexpr void (*makers[])(swy_kernel&) = {&switchyard::check_kernel_entries<slot>...};
   makers[which](kernel);
+}
+
+template <size_t... slot>
+void check_ahead_entries(size_t which, swy_ahead& ahead, std::index_sequence<slot...>) {
+  static constexpr void (*makers[])(swy_ahead&) = {&switchyard::check_ahead_entries<slot>...};
+  makers[which](ahead);
 }
 
 }  // namespace
@@ -183,6 +195,8 @@ Validator::~Validator() { slots[slot_].store(nullptr); }
 
 swy_plugin Validator::wrap(const swy_plugin& plugin) {
   real_ = plugin;
+  ahead_ = {sizeof(swy_ahead), 0, nullptr};
+  check_ahead_entries(slot_, ahead_, std::make_index_sequence<kSlots>());
   return checked_entries(slot_, plugin, std::make_index_sequence<kSlots>());
 }
 

@@ -8,7 +8,8 @@
 //
 // Checked: [device-serial], [recording] and [no-alloc] (memory of the host only); begin, record, finalize, submit in
 // this order; handles foreign or already freed; objects alive when a device closes; bindings inside their buffers and
-// aligned; output pointers; error texts; struct sizes; kernel tables. Extensions pass through unchecked.
+// aligned; output pointers; error texts; struct sizes; kernel tables; likewise the further steps of a list
+// (swy.ahead/1). Other extensions pass through unchecked.
 //
 // All entries are as thread-safe as the plugin's own.
 #pragma once
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "switchyard/extensions_ahead.h"
 #include "switchyard/plugin.h"
 
 namespace switchyard {
@@ -34,6 +36,8 @@ template <size_t slot>
 swy_plugin checked_entries(const swy_plugin& plugin);
 template <size_t slot>
 void check_kernel_entries(swy_kernel& kernel);
+template <size_t slot>
+void check_ahead_entries(swy_ahead& ahead);
 
 class Validator {
  public:
@@ -56,6 +60,8 @@ class Validator {
   friend swy_plugin checked_entries(const swy_plugin& plugin);
   template <size_t slot>
   friend void check_kernel_entries(swy_kernel& kernel);
+  template <size_t slot>
+  friend void check_ahead_entries(swy_ahead& ahead);
 
   // A kernel as the host sees it: a copy with our functions.
   struct Kernel {
@@ -67,6 +73,7 @@ class Validator {
     uint64_t alignment = 1;
     const char* busy = nullptr;  // the [device-serial] entry that is running
     std::vector<std::unique_ptr<Kernel>> kernels;
+    const swy_ahead* ahead = nullptr;  // the plugin's, once the host has it
   };
   struct BufferState {
     swy_device* device = nullptr;
@@ -75,6 +82,7 @@ class Validator {
   struct ListState {
     swy_device* device = nullptr;
     bool finalized = false;
+    bool failed = false;  // in next_step
     const char* busy = nullptr;
     std::set<swy_buffer*> buffers;  // bound to it
   };
@@ -119,6 +127,8 @@ class Validator {
   void timeline_free(swy_device* device, swy_timeline* timeline);
   uint64_t timeline_value(swy_timeline* timeline);
   swy_status timeline_wait(swy_timeline* timeline, uint64_t value, uint64_t timeout_ns, swy_error* error);
+  const void* get_extension(swy_device* device, const char* name);
+  swy_status next_step(swy_list* list, const swy_list_info* info, swy_error* error);
 
   swy_status supports(swy_device* device, const swy_kernel* self, const swy_op* op, const swy_bucket* bucket,
                       swy_error* error);
@@ -133,6 +143,7 @@ class Validator {
   const size_t slot_;
   const swy_host* const host_;
   swy_plugin real_{};
+  swy_ahead ahead_{};  // what the host has of swy.ahead/1
 
   std::mutex mutex_;  // of all below; never held while the plugin runs
   std::map<swy_device*, DeviceState> devices_;

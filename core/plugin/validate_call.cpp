@@ -76,6 +76,7 @@ void Call::recording(swy_list* list, bool finalized) {
   if (!ok()) return;
   Validator::ListState& state = l->second;
   rule(state.finalized == finalized, "{}", finalized ? "the list is not finalized" : "[recording] after list_finalize");
+  rule(!state.failed, "next_step failed on this list, which can only be freed");
   rule(state.busy == nullptr, "[recording] entered while {} runs on the list", state.busy == nullptr ? "" : state.busy);
   if (!ok()) return;
   state.busy = entry_;

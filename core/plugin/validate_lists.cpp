@@ -166,6 +166,49 @@ void Validator::list_free(swy_list* list) {
   real_.list_free(list);
 }
 
+// ---- further steps of a list
+
+const void* Validator::get_extension(swy_device* device, const char* name) {
+  Call call(*this, "get_extension", nullptr);
+  call.known(device);
+  if (!call.ok()) return nullptr;
+  const void* table = real_.get_extension(device, name);
+  if (table == nullptr || std::strcmp(name, SWY_EXT_AHEAD) != 0) return table;
+  const auto* ahead = static_cast<const swy_ahead*>(table);
+  if (!SWY_HAS(swy_ahead, ahead, next_step)) return table;
+  const std::lock_guard lock(mutex_);
+  devices_[device].ahead = ahead;
+  return &ahead_;
+}
+
+swy_status Validator::next_step(swy_list* list, const swy_list_info* info, swy_error* error) {
+  Call call(*this, "next_step", error);
+  call.serial(list);
+  call.recording(list, false);
+  if (!call.ok()) return call.report(SWY_INTERNAL);
+  swy_device* device = nullptr;
+  const swy_ahead* ahead = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    device = lists_[list].device;
+    ahead = devices_[device].ahead;
+  }
+  call.rule(ahead != nullptr, "the list's device does not have " SWY_EXT_AHEAD);
+  call.rule(info->bucket != nullptr, "the step has no bucket");
+  call.aligned(device, info->step, "step", 0);
+  call.aligned(device, info->tokens, "tokens", 0);
+  const swy_status s = call.run([&](swy_error* e) { return ahead->next_step(list, info, e); });
+  {
+    const std::lock_guard lock(mutex_);
+    ListState& state = lists_[list];
+    state.failed = s != SWY_OK;
+    for (swy_buffer* b : {info->step.buffer, info->tokens.buffer}) {
+      if (b != nullptr) state.buffers.insert(b);
+    }
+  }
+  return call.report(s);
+}
+
 // ---- timelines
 
 swy_status Validator::timeline_create(swy_device* device, swy_timeline** out, swy_error* error) {
@@ -173,7 +216,7 @@ swy_status Validator::timeline_create(swy_device* device, swy_timeline** out, sw
   call.known(device);
   swy_timeline* made = nullptr;
   const swy_status s = call.run([&](swy_error* e) { return real_.timeline_create(device, &made, e); });
-  return adopted(call, s, timelines_, made, std::move(device), out);
+  return adopted(call, s, timelines_, made, device, out);
 }
 
 void Validator::timeline_free(swy_device* device, swy_timeline* timeline) {

@@ -23,7 +23,7 @@ const std::vector<Suite>& all_suites() {
   static const std::vector<Suite> all = {
       kNegotiationSuite, kAbiSuite,      kDeviceSuite, kSizesSuite,   kErrorsSuite, kCopiesSuite,
       kTimelinesSuite,   kThreadsSuite,  kMemorySuite, kGuardsSuite,  kReplaySuite, kNumbersSuite,
-      kRacesSuite,       kSamplingSuite, kRangeSuite,  kProfileSuite, kOpsSuite};
+      kRacesSuite,       kSamplingSuite, kRangeSuite,  kProfileSuite, kAheadSuite,  kOpsSuite};
   return all;
 }
 

@@ -23,5 +23,6 @@ extern const Suite kMemorySuite;
 extern const Suite kSamplingSuite;
 extern const Suite kRangeSuite;
 extern const Suite kProfileSuite;
+extern const Suite kAheadSuite;
 
 }  // namespace switchyard::check

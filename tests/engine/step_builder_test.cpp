@@ -56,6 +56,26 @@ TEST(StepBuilder, SaysWhichDraftIsAfterEachRow) {
   EXPECT_EQ(found, (std::vector<int32_t>{-1, -3, -4, -5, -6, 70, -8}));
 }
 
+TEST(StepBuilder, RefusesDraftsThatDoNotSuitTheTokens) {
+  StepBuilder builder({.rows = 4, .seqs = 2, .pages_per_seq = 1, .page_size = 64, .vocab = 0});
+  const std::vector<int32_t> tokens = {-1, -3}, drafts = {-6, 70, -8};
+  const std::vector<uint32_t> pages = {3};
+  StepSequence s{tokens, 10, 0, 0, pages, 1};
+  for (const size_t n : {2, 3}) {
+    s.drafts = std::span(drafts).first(n);
+    const auto block = builder.build({&s, 1}, 1);
+    ASSERT_FALSE(block.ok());
+    EXPECT_EQ(block.status().message(),
+              fmt::format("a step has {} drafts for 2 tokens; each token but the last has one", n));
+  }
+  s.drafts = std::span(drafts).first(1);
+  EXPECT_TRUE(builder.build({&s, 1}, 1).ok());
+  const std::vector<StepSequence> two = {{tokens, 0, 1, 1, pages, 1}, s};
+  const auto block = builder.build(two, 1);
+  ASSERT_FALSE(block.ok());
+  EXPECT_EQ(block.status().message(), "a step of 2 sequences has drafts; only one alone may have any");
+}
+
 // The last rows of a sequence, each at its own position; what all of them share is there once.
 TEST(StepBuilder, SaysHowEveryRowIsDrawn) {
   constexpr uint32_t kVocab = 100;

@@ -2,18 +2,16 @@
 // The validation layer: each rule is broken once, by the fixture or by the caller, and named in the error.
 #include "core/plugin/validate.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "core/plugin/buffer.h"
+#include "switchyard/extensions_ahead.h"
 #include "tests/plugin/support.h"
 
 namespace switchyard::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::function<void()> on_log;  // the host's reaction when the plugin logs
 
@@ -52,13 +50,19 @@ class Validate : public ::testing::Test {
     uint32_t n = 0;
     return call([&](swy_error* e) { return api_->device_count(&n, e); });
   }
-  std::string begin(swy_list** list, swy_binding step = {}) {
+  swy_list_info info(swy_binding step) {
     bucket_.struct_size = sizeof bucket_;
-    swy_list_info info{};
-    info.struct_size = sizeof info;
-    info.bucket = &bucket_;
-    info.step = step;
-    return call([&](swy_error* e) { return api_->list_begin(device_, &info, list, e); });
+    return {sizeof(swy_list_info), 0, &bucket_, step, {}};
+  }
+  std::string begin(swy_list** list, swy_binding step = {}) {
+    const swy_list_info i = info(step);
+    return call([&](swy_error* e) { return api_->list_begin(device_, &i, list, e); });
+  }
+  // A further step of the list.
+  std::string next(swy_list* list, swy_binding step = {}) {
+    const auto* ahead = static_cast<const swy_ahead*>(api_->get_extension(device_, SWY_EXT_AHEAD));
+    const swy_list_info i = info(step);
+    return call([&](swy_error* e) { return ahead->next_step(list, &i, e); });
   }
   // Records an ADD whose only operand is `input`.
   std::string record(swy_list* list, swy_binding input) {
@@ -258,6 +262,40 @@ TEST_F(Validate, OrderOfRecording) {
   ASSERT_EQ(finalize(list), "");
   EXPECT_EQ(finalize(list), says("list_finalize: [recording] after list_finalize"));
   EXPECT_EQ(record(list, {}), says("record: [recording] after list_finalize"));
+}
+
+TEST_F(Validate, FurtherStepsOfAList) {
+  ASSERT_EQ(open(""), "");
+  swy_buffer* b = nullptr;
+  swy_list* list = nullptr;
+  ASSERT_EQ(alloc(&b), "");
+  ASSERT_EQ(begin(&list), "");
+  EXPECT_EQ(next(list, {b, 64, 64}), "");
+  EXPECT_EQ(record(list, {}), "");
+  EXPECT_EQ(next(list, {b, 0, 257}), says("next_step: step 0 is bytes 0+257 of a buffer of 256"));
+  EXPECT_EQ(record(list, {}), says("record: next_step failed on this list, which can only be freed"));
+  api_->list_free(list);
+  EXPECT_EQ(next(list), says("next_step: the list is foreign or was freed"));
+  ASSERT_EQ(begin(&list), "");
+  EXPECT_EQ(next(list, {b, 4, 64}), says("next_step: step 0 begins at byte 4, which is not a multiple of 64"));
+  api_->list_free(list);
+  ASSERT_EQ(begin(&list), "");
+  ASSERT_EQ(next(list, {b, 64, 64}), "");
+  ASSERT_EQ(finalize(list), "");
+  EXPECT_EQ(next(list), says("next_step: [recording] after list_finalize"));
+  EXPECT_EQ(submit(list), "");
+  api_->buffer_free(device_, b);
+  EXPECT_EQ(submit(list), says("list_submit: a buffer that the list uses was freed"));
+}
+
+TEST_F(Validate, AFurtherStepThatFails) {
+  ASSERT_EQ(open("next_step"), "");
+  swy_list* list = nullptr;
+  ASSERT_EQ(begin(&list), "");
+  EXPECT_EQ(next(list), says("next_step: failed with status 1 and no error text"));
+  EXPECT_EQ(finalize(list), says("list_finalize: next_step failed on this list, which can only be freed"));
+  api_->list_free(list);
+  EXPECT_EQ(pending(), "");
 }
 
 TEST_F(Validate, Bindings) {

@@ -104,6 +104,7 @@ class Lane {
     {
       const std::lock_guard lock(d_.mutex);
       if (d_.free_large.empty()) {
+        d_.free_large.reserve(d_.large.size() + 1);  // giving it back allocates nothing, and so cannot fail
         d_.large.push_back(std::make_unique<Staging>());
         s_ = d_.large.back().get();
       } else {

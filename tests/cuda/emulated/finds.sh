@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# finds.sh KIT PLUGIN ORACLE FILTER SOUND REASON: the kit must fail on a plugin with a planted fault, with one of a few
-# orders of threads, and name a REASON like this; and pass on the SOUND one with all of these.
+# finds.sh KIT PLUGIN ORACLE SUITE/NAME SOUND REASON: the kit must fail on a plugin with a planted fault, with one of
+# a few orders of threads, and name a REASON like this; and pass on the SOUND one with all of these.
 set -euo pipefail
 kit=$1 plugin=$2 oracle=$3 filter=$4 sound=$5 reason=$6
 found=''
 work=$(mktemp)
 trap 'rm -f "$work"' EXIT
-judge() { "$kit" "$1" --oracle "$oracle" --suite ops --seed 1 --filter "$filter" >"$work" 2>&1; }
+judge() { "$kit" "$1" --oracle "$oracle" --suite "${filter%%/*}" --seed 1 --filter "$filter" >"$work" 2>&1; }
 
 for seed in 1 2 3; do
   export SWITCHYARD_EMULATED_SEED=$seed

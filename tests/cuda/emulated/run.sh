@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh KIT PLUGIN ORACLE [PART...]: the conformance kit on the emulated CUDA backend, with another order of threads
-# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, rest; ampere and blackwell, on an
-# emulated card of that kind; without one, all. A plugin whose addresses are checked needs
+# and copies for each filter. PARTs: boxes, few, moe, bytes, delta, attention, ranges, memory, rest; ampere and
+# blackwell, on an emulated card of that kind; without one, all. A plugin whose addresses are checked needs
 # LD_PRELOAD=$(g++ -print-file-name=libasan.so) and ASAN_OPTIONS=detect_leaks=0.
 set -euo pipefail
 
 kit=$1 plugin=$2 oracle=$3
 shift 3
-(($# > 0)) || set -- boxes few moe bytes delta attention ranges rest ampere blackwell
+(($# > 0)) || set -- boxes few moe bytes delta attention ranges memory rest ampere blackwell
 seed=${SWITCHYARD_EMULATED_SEED:-1}
 
 # judge SUITE/NAME [OPTION...]: at least one of these checks must pass, and none fail.
@@ -48,7 +48,8 @@ for part; do
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8 ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
       judge range/delta; judge range/first_delta; judge range/linear
-      judge range/embedding; judge range/wide_embedding; judge timelines/ ;;
+      judge range/embedding; judge range/wide_embedding; judge timelines/; judge ahead/ ;;
+    memory) judge memory/ ;;
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm

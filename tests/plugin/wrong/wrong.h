@@ -29,11 +29,12 @@ std::span<const Fault> faults_of_revisions();
 std::span<const Fault> faults_of_behaviour();
 std::span<const Fault> faults_of_tables();
 std::span<const Fault> faults_of_queues();
+std::span<const Fault> faults_of_ahead();
 
 inline std::vector<Fault> all_faults() {
   std::vector<Fault> all;
-  for (const auto& some :
-       {faults_of_results(), faults_of_revisions(), faults_of_behaviour(), faults_of_tables(), faults_of_queues()}) {
+  for (const auto& some : {faults_of_results(), faults_of_revisions(), faults_of_behaviour(), faults_of_tables(),
+                           faults_of_queues(), faults_of_ahead()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

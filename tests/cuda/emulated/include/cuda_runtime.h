@@ -11,10 +11,19 @@
 
 namespace emulated {
 
+// While one lives, what this thread allocates is the driver's, not the plugin's.
+struct DriverMemory {
+  DriverMemory();
+  ~DriverMemory();
+  DriverMemory(const DriverMemory&) = delete;
+  DriverMemory& operator=(const DriverMemory&) = delete;
+};
+
 cudaError_t record(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> body);
 
 template <class... P, class... A>
 cudaError_t launch_kernel(const cudaLaunchConfig_t& config, void (*kernel)(P...), A&&... args) {
+  const DriverMemory memory;
   auto bound = std::make_shared<std::tuple<P...>>(std::forward<A>(args)...);
   return record(config, reinterpret_cast<const void*>(kernel), [kernel, bound] { std::apply(kernel, *bound); });
 }

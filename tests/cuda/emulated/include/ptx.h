@@ -92,7 +92,7 @@ inline void ld_global_nc_L1_no_allocate_v4_u32(uint32_t& a, uint32_t& b, uint32_
   uint4 v = *static_cast<const uint4*>(p);
   a = v.x, b = v.y, c = v.z, d = v.w;
 }
-inline void st_release_sys_global_u64(uint64_t* p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+inline void st_release_sys_global_u64(uint64_t* p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }  // NOLINT
 inline void atom_acq_rel_gpu_global_add_u32(uint32_t& seen, uint32_t* p, uint32_t v) { seen = *p, *p += v; }
 
 // ---- ordering between kernels

@@ -36,5 +36,5 @@ SWY_VECTORS(ulonglong, unsigned long long, 16, 16)
 
 struct dim3 {
   unsigned x, y, z;
-  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}  // NOLINT: CUDA's converts
 };

@@ -43,6 +43,7 @@ size_t free_bytes() {
 }
 
 cudaError_t run_now(std::vector<Launch>& launches) {
+  const DriverMemory memory;
   const std::lock_guard lock(mutex);
   return run(launches) ? cudaSuccess : cudaErrorLaunchFailure;
 }
@@ -56,6 +57,7 @@ cudaError_t take_of_host(void** p, size_t bytes, size_t alignment) {
   return cudaSuccess;
 }
 cudaError_t take(void** p, size_t bytes) {
+  const DriverMemory memory;
   const std::lock_guard lock(mutex);
   *p = nullptr;
   if (bytes > free_bytes()) return cudaErrorMemoryAllocation;
@@ -189,6 +191,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const DriverMemory memory;
   return *stream = new EmulatedStream, cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -204,12 +207,16 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return stream->captures = true, cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const DriverMemory memory;
   stream->captures = false;
   *graph = new EmulatedGraph{std::move(stream->captured)};
   stream->captured.clear();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new EmulatedEvent, cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const DriverMemory memory;
+  return *event = new EmulatedEvent, cudaSuccess;
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
@@ -217,6 +224,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return state(); }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return state(); }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  const DriverMemory memory;
   *out = new EmulatedGraph;
   for (const Launch& l : graph->launches) {
     Launch& copy = (*out)->launches.emplace_back();
@@ -237,6 +245,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return cudaGraphDestroy(graph); }
 
 cudaError_t cudaFuncGetName(const char** name, const void* function) {
+  const DriverMemory memory;
   static std::set<std::string> names;
   const std::lock_guard lock(mutex);
   *name = names.insert(name_of(function)).first->c_str();
@@ -245,12 +254,14 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || static_cast<size_t>(value) > card().block_memory()) return cudaErrorInvalidValue;
+  const DriverMemory memory;
   const std::lock_guard lock(mutex);
   allowed[function] = static_cast<size_t>(value);
   return cudaSuccess;
 }
 // The compiler does not say what a kernel has declared; kernels that ask have less.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+  const DriverMemory memory;
   const std::lock_guard lock(mutex);
   const auto limit = static_cast<int>(std::max(allowed[function], kSmallMemory));
   return *out = {2048, 1024, 64, static_cast<int>(card().capability), limit}, cudaSuccess;
