@@ -50,8 +50,13 @@ __device__ inline void load_gathered(const Mixture& m, const InputNorm& norm, fl
 
 // blockIdx.x: row. As gather. kNormed: of the norm of x, which is older than the previous kernel and loaded before the
 // wait; so as many blocks as possible should be there (8 on a multiprocessor).
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+constexpr uint32_t kGatherBlocks = 6;  // 1,536 threads
+#else
+constexpr uint32_t kGatherBlocks = 8;
+#endif
 template <bool kNormed>
-__global__ void __launch_bounds__(256, 8)
+__global__ void __launch_bounds__(256, kGatherBlocks)
     gather_scaled_bytes(const __grid_constant__ ScaledByteMixture b, const __grid_constant__ InputNorm norm,
                         const swy_step* step) {
   __shared__ uint32_t to[kMostSlots];
