@@ -25,10 +25,8 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
 swy_status record_embedding(const Recording& r) {
   const swy_tensor& y = swy::tensor(r.op, "y");
   const uint32_t parts = ceil_div(y.dims[1], 256);
-  Recording own = r;
-  own.split = FastMemory::shared;  // as its neighbours: a multiprocessor changes its split only when it is empty
-  return launch(own, embed, dim3(static_cast<uint32_t>(y.dims[0]), parts < 16 ? parts : 16), 256, 0,
-                r.operands.weight("table"), r.list.tokens, r.operands.output("y"), r.list.step);
+  return launch(r.with(FastMemory::shared), embed, dim3(static_cast<uint32_t>(y.dims[0]), parts < 16 ? parts : 16), 256,
+                0, r.operands.weight("table"), r.list.tokens, r.operands.output("y"), r.list.step);
 }
 
 double cost_embedding(const swy_device& device, const swy_op& op, const swy_bucket&) {

@@ -330,9 +330,8 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
-  Recording own = r;
-  own.split = FastMemory::shared;
-  return launch_clusters(own, d.pending != nullptr ? delta_batch<N, true> : delta_batch<N, false>,
+  return launch_clusters(r.with(FastMemory::shared),
+                         d.pending != nullptr ? delta_batch<N, true> : delta_batch<N, false>,
                          cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
                          sizeof(float) * d.value_dim * d.key_dim, d, r.list.step);
 }

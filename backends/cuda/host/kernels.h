@@ -30,6 +30,8 @@ struct Recording {
 
   const swy_device& device() const { return *list.device; }
   const swy_bucket& bucket() const { return list.bucket; }
+  // The same for a launch with another split.
+  Recording with(FastMemory other) const { return {list, op, operands, error, other}; }
   template <class Attrs>
   const Attrs& attrs() const {
     return *static_cast<const Attrs*>(op.attrs);

@@ -284,10 +284,9 @@ double few_ready_cost(const swy_device& device, const swy_op& op) { return cost_
 // With gates: the delta rule is next, of which a block has room beside one of so few rows, and so requests its state
 // before this kernel has ended.
 swy_status record_few_ready(const Recording& r, const Projection& p, const FewRows& ready, uint32_t busy) {
-  Recording own = r;
   const bool sequences = (r.bucket().flags & SWY_BUCKET_DECODE) != 0 && rows_of(r.op) == kRowsBesideStates;
-  if (sequences && work_of(r.op, true).plain_tiles != 0) own.split = FastMemory::shared;
-  return record_rows(own, p, ready, busy);
+  const bool beside = sequences && work_of(r.op, true).plain_tiles != 0;
+  return record_rows(beside ? r.with(FastMemory::shared) : r, p, ready, busy);
 }
 
 std::span<const Kernel> linear_few_kernels() { return kKernels; }

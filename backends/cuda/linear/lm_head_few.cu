@@ -251,9 +251,7 @@ swy_status begin_few(const Recording& r, const HeadFewCut& cut, const RowsNorm& 
     return launch(r, head_rows_normed, blocks, kNormThreads, 0, h, norm, cut.n, r.list.step);
   }
   const dim3 grid(ceil_div(h.w.width / 8, kRowsThreads), r.bucket().logit_rows);
-  Recording own = r;
-  own.split = FastMemory::shared;  // as its neighbours: a multiprocessor changes its split only when it is empty
-  return launch(own, head_rows, grid, kRowsThreads, 0, h, cut.n, r.list.step);
+  return launch(r.with(FastMemory::shared), head_rows, grid, kRowsThreads, 0, h, cut.n, r.list.step);
 }
 
 template <int N>

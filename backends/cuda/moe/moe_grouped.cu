@@ -156,9 +156,8 @@ swy_status record_few(const Recording& r, const GroupedMixture& p, const InputNo
   RouteFew f{p, norm, nullptr};
   const uint32_t blocks = ceil_div(rows, kTeam) * kTeam;
   if (by_quads(r.op)) {
-    Recording own = r;
-    own.split = FastMemory::cache;  // a block loads 128 KB of weights at once
-    return launch_clusters(own, route_quads, kTeam, blocks, kRouteThreads, 0, f, r.list.step);
+    // A block loads 128 KB of weights at once.
+    return launch_clusters(r.with(FastMemory::cache), route_quads, kTeam, blocks, kRouteThreads, 0, f, r.list.step);
   }
   f.p.counts = take_counters(r.list, p.m.experts + 1, r.error);
   if (f.p.counts == nullptr) return SWY_UNSUPPORTED;

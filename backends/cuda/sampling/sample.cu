@@ -340,9 +340,7 @@ swy_status record_finish(const Recording& r, const Draws& draws) {
   Draws d = draws;
   d.barriers = take_counters(r.list, 2 * d.teams, r.error);
   if (d.barriers == nullptr) return SWY_UNSUPPORTED;
-  Recording own = r;
-  own.split = FastMemory::shared;  // as its neighbours: a multiprocessor changes its split only when it is empty
-  return launch(own, finish, dim3(d.team_blocks, d.teams), kTeamThreads, 0, d, r.list.step);
+  return launch(r.with(FastMemory::shared), finish, dim3(d.team_blocks, d.teams), kTeamThreads, 0, d, r.list.step);
 }
 
 swy_status check_sampling(const swy_device& device, swy_error* error) {

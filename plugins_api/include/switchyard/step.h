@@ -62,7 +62,7 @@ typedef struct swy_step {
   uint32_t row_seq_at;      /* u32 [rows] */
   /* per sequence */
   uint32_t row_start_at;      /* u32 [seqs + 1] */
-  uint32_t seq_active_at;     /* u32 [seqs]: 0 or 1 */
+  uint32_t seq_active_at;     /* u32 [seqs]: 0 or 1; SWY_SEQ_MAY_STAND beside it: extensions_ahead.h */
   uint32_t seq_read_slot_at;  /* u32 [seqs] */
   uint32_t seq_write_slot_at; /* u32 [seqs] */
   uint32_t block_table_at;    /* u32 [seqs, block_table_stride] */
