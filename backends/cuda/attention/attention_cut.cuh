@@ -63,11 +63,12 @@ inline Room room_of(const swy_device& device) {
 // clusters if that is nearly as good. If the rows alone fill the device, only long rows are cut, since blocks without
 // work take time, too.
 inline Cut cut_of(const swy_device& device, const swy_attention_attrs& a, const swy_bucket& bucket) {
-  constexpr uint32_t kRound = kWorkers * 16;  // positions, a tile per warp
+  constexpr uint32_t kRound = kWorkers * 16, kMostLarge = 4096;  // positions: a tile per warp; of large clusters
   const Room room = room_of(device);
   const uint32_t units = bucket.rows * a.kv_heads * groups_of(a);
-  // The only row has clusters of the most blocks, up to the context where a warp has two tiles of 8 positions.
-  if (bucket.rows == 1 && bucket.context <= kMostBlocks * kRound && room.clusters[kSizes - 1] >= units) {
+  // The only row has clusters of the most blocks, up to the context where several clusters, which exchange results
+  // through memory, are as fast.
+  if (bucket.rows == 1 && bucket.context <= kMostLarge && room.clusters[kSizes - 1] >= units) {
     return {kMostBlocks, 1, 8192, 8192};
   }
   Cut best{1, 2, 8192, 8192};
