@@ -144,6 +144,8 @@ const std::vector<Scene>& pending_scenes() {
   return scenes;
 }
 
+Scene decoding_at(uint32_t position) { return {"decode_at_" + std::to_string(position), {{at(0, position, 1, 0, 0)}}}; }
+
 Scene decoding(uint32_t sequences) {
   Scene scene{"decode" + std::to_string(sequences), {{}}};
   for (uint32_t i = 0; i < sequences; ++i) scene.steps[0].push_back(at(i, i * 37 % 131, 1, i, i, i % 7 != 6));

@@ -28,6 +28,9 @@ const std::vector<Scene>& pending_scenes();
 // More rows than all_scenes() has.
 const Scene& many_rows_scene();
 
+// One sequence that decodes, so that all of a device reads its keys and values.
+Scene decoding_at(uint32_t position);
+
 // This many sequences that decode, so that rows alone fill a device.
 Scene decoding(uint32_t sequences);
 

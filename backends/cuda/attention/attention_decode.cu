@@ -2,13 +2,13 @@
 // ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
 //
 // A cluster of blocks divides the positions of one sequence and KV head. Each warp of a block walks by itself through
-// tiles of 16 positions. The copy engine brings the keys and values of a tile in one box each, into a ring of the
-// warp's own. The ring is full before the previous kernel has ended, and a stage is refilled as soon as it has been
-// read. Scores are products of all query heads of the KV head (the rows of a matrix instruction) and a tile's keys. The
-// weights computed from these scores are, in their registers, the second operand of the products with the tile's
-// values. So the warps of a block meet only once, at the end: then every block of a cluster joins some of the heads,
-// whose parts the other blocks push into its shared memory. With several clusters per row, the one that finishes last
-// joins them.
+// tiles of 16 positions, or of 8 where it has few. The copy engine brings the keys and values of a tile in one box
+// each, into a ring of the warp's own. The ring is full before the previous kernel has ended, and a stage is refilled
+// as soon as it has been read. Scores are products of all query heads of the KV head (the rows of a matrix instruction)
+// and a tile's keys. The weights computed from these scores are, in their registers, the second operand of the products
+// with the tile's values. So the warps of a block meet only once, at the end: then every block of a cluster joins some
+// of the heads, whose parts the other blocks push into its shared memory. With several clusters per row, the one that
+// finishes last joins them.
 //
 // How a row is cut depends on its position and on the list.
 //
@@ -30,7 +30,7 @@ namespace {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 // Finds the block's work; false if there is none. `before`: the sequence's earlier rows in the step.
-template <uint32_t kRows>
+template <uint32_t kTile, uint32_t kRows>
 __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_step* step, uint32_t& clusters,
                                   Share& share, uint32_t& before) {
   const uint32_t row = blockIdx.z, cluster = blockIdx.x >> cut.shift();
@@ -52,22 +52,21 @@ __device__ inline bool find_share(const Attention& a, const Cut& cut, const swy_
 }
 
 // A warp's work, once the query heads are in shared memory.
-template <int N, uint32_t kRows>
-__device__ inline void walk(const Share& share, const Memory<N>& memory, const Earlier<N>& earlier, Ring<N>& ring) {
-  using F = Form<N>;
-  Sums<N> sums;
+template <class F, uint32_t kRows>
+__device__ inline void walk(const Share& share, const Memory<F>& memory, const Earlier<F>& earlier, Ring<F>& ring) {
+  Sums<F> sums;
 #pragma unroll 1
   for (uint32_t i = 0; i < ring.tiles(); ++i) {
     const uint32_t left = share.context - ring.position(i);
-    const bool last = left <= kTile;
+    const bool last = left <= F::kTile;
     Scores scores = {};
-    uint32_t weights[2];
+    typename Sums<F>::Weights weights;
 #pragma unroll 1
     for (uint32_t p = 0; p < F::kParts; ++p) {
       ring.wait();
-      if (last) put_own<N>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
+      if (last) put_own<F>(ring.at(), left - 1, memory.own(false) + p * F::kOfStage * 128);
       if (kRows > 1) earlier.put(ring.at(), left, false, p);
-      add_scores<N>(memory, ring.at(), p * F::kOfStage, scores);
+      add_scores<F>(memory, ring.at(), p * F::kOfStage, scores);
       ring.give_back();
     }
     sums.weigh(scores, left, weights);
@@ -75,11 +74,11 @@ __device__ inline void walk(const Share& share, const Memory<N>& memory, const E
     for (uint32_t p = 0; p < F::kParts; ++p) {
       ring.wait();
       if (last) {
-        put_own<N>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
-        clear_values<N>(ring.at(), left);
+        put_own<F>(ring.at(), left - 1, memory.own(true) + p * F::kOfStage * 128);
+        clear_values<F>(ring.at(), left);
       }
       if (kRows > 1) earlier.put(ring.at(), left, true, p);
-      sums.add(ring.at(), static_cast<int>(p), weights);
+      sums.add(ring.at(), p, weights);
       ring.give_back();
     }
   }
@@ -89,21 +88,24 @@ __device__ inline void walk(const Share& share, const Memory<N>& memory, const E
 // The sigmoid, by the hardware's exponential and division.
 __device__ inline float opened(float x) { return __fdividef(1, 1 + __expf(-x)); }
 
-// A block's heads, four elements of one at a time.
-template <int N>
+// The pieces that a block joins, four elements of one at a time.
+template <class F>
 struct Outputs {
+  static constexpr uint32_t kOfHead = F::kPieces / kHeads;
+
   const Attention& a;
-  uint64_t query;  // the first head
+  uint64_t piece;  // the first one, over all rows
   uint32_t count;  // vectors
 
   __device__ Outputs(const Attention& a_, const OwnHeads& own, const Cut& cut, uint32_t rank) : a(a_) {
-    const uint32_t begun = min(rank * cut.heads(), own.count), end = min(begun + cut.heads(), own.count);
-    query = own.query + begun, count = (end - begun) * Form<N>::kVectors;
+    const uint32_t all = own.count * kOfHead, begun = min(rank * cut.own<F>(), all),
+                   end = min(begun + cut.own<F>(), all);
+    piece = own.query * kOfHead + begun, count = (end - begun) * F::kPiece;
   }
   __device__ float4 gate(uint32_t i) const {
     if (!a.gated || i >= count) return {};
-    const uint64_t head = query + i / Form<N>::kVectors;
-    return reinterpret_cast<const float4*>(a.q + (2 * head + 1) * Form<N>::kDim)[i % Form<N>::kVectors];
+    const uint64_t p = piece + i / F::kPiece, head = p / kOfHead;
+    return reinterpret_cast<const float4*>(a.q + (2 * head + 1) * F::kDim)[p % kOfHead * F::kPiece + i % F::kPiece];
   }
   __device__ float4 open(const float4& g) const {
     return a.gated ? make_float4(opened(g.x), opened(g.y), opened(g.z), opened(g.w)) : make_float4(1, 1, 1, 1);
@@ -112,85 +114,85 @@ struct Outputs {
     const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
     const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
                                  k.value.z * scale * factor.z, k.value.w * scale * factor.w);
-    reinterpret_cast<float4*>(a.y + query * Form<N>::kDim)[i] = y;
+    reinterpret_cast<float4*>(a.y + piece * F::kPiece * 4)[i] = y;
   }
 };
 
-// Joins the block's heads, over its cluster and then over the row's clusters, and writes them.
-template <int N>
+// Joins the block's pieces, over its cluster and then over the row's clusters, and writes them. Rows with several
+// clusters have pieces of whole heads.
+template <class F>
 __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32_t clusters, uint32_t rank,
-                                      const Outputs<N>& outputs, const float4& factor, const Memory<N>& memory) {
-  constexpr uint32_t kVectors = Form<N>::kVectors;
+                                      const Outputs<F>& outputs, const float4& factor, const Memory<F>& memory) {
   const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
   const Parts parts(a, unit);
   for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
-    const uint32_t head = i / kVectors, at = i % kVectors;
-    const Known k = join_blocks<N>(memory, cut, head, at);
-    if (clusters == 1) {
+    const uint32_t piece = i / F::kPiece, at = i % F::kPiece;
+    const Known k = join_blocks<F>(memory, cut, piece, at);
+    if (F::kPieces == kMostBlocks || clusters == 1) {
       outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
       continue;
     }
-    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.heads() + head;
+    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.own<F>() + piece;
     parts.value(cluster, place)[at] = k.value;
     if (at == 0) *parts.stat(cluster, place) = make_float2(k.top, k.sum);
   }
-  if (clusters == 1 || outputs.count == 0) return;
+  if (F::kPieces == kMostBlocks || clusters == 1 || outputs.count == 0) return;
   if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
   for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
-    const Known k = join_clusters(parts, clusters, rank * cut.heads() + i / kVectors, i % kVectors);
+    const Known k = join_clusters(parts, clusters, rank * cut.own<F>() + i / F::kPiece, i % F::kPiece);
     outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
   }
 }
 
-template <int N, uint32_t kRows>
+template <class F, uint32_t kRows>
 __device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& cut, uint32_t columns,
                              const swy_step* step, char* base) {
-  const Memory<N> memory{base};
-  Small<N>& small = memory.small();
+  const Memory<F> memory{base};
+  Small<F>& small = memory.small();
   const uint32_t rank = cluster_rank();
-  const bool clustered = cut.blocks != 1;  // without a cluster, its instructions are illegal
+  const bool clustered = cut.size<F>() != 1;  // without a cluster, its instructions are illegal
   Stamps stamps(kStampAttention);
   release_next();
   uint32_t clusters = 0, before = 0;
   Share share;
-  if (!find_share<kRows>(a, cut, step, clusters, share, before)) {
+  if (!find_share<F::kTile, kRows>(a, cut, step, clusters, share, before)) {
     if (blockIdx.z == 0 && blockIdx.x < cut.blocks) depend();  // other blocks wait for the previous kernels
     return;
   }
   if (clustered && threadIdx.x == kThreads - 1) {
     barrier_begin(&small.pushed, 1);
     barriers_begun();
-    barrier_expect(&small.pushed, kPushedBytes<N>);
+    barrier_expect(&small.pushed, kPushedBytes<F>);
   }
-  Ring<N> ring(share, map, columns, memory);
+  Ring<F> ring(share, map, columns, memory);
   ring.fill();
   if (threadIdx.x < a.rotary / 2) small.turn[threadIdx.x] = make_turn(a, share.context - 1, threadIdx.x);
-  const Earlier<N> earlier(a, share, memory, before, kRows);
+  const Earlier<F> earlier(a, share, memory, before, kRows);
   const bool appends = threadIdx.x / 32 == kWorkers - 1 && share.first < share.last && share.last == share.context;
-  float query_norm[N], key_norm[N] = {};
-  load_norm<N>(a, a.q_norm, query_norm);
-  if (appends || (kRows > 1 && earlier.own != Earlier<N>::kNone)) load_norm<N>(a, a.k_norm, key_norm);
+  float query_norm[F::kLane], key_norm[F::kLane] = {};
+  load_norm<F>(a, a.q_norm, query_norm);
+  if (appends || (kRows > 1 && earlier.own != Earlier<F>::kNone)) load_norm<F>(a, a.k_norm, key_norm);
   __syncthreads();
   const OwnHeads own(a);
-  const Sources<N> from(a, own);
-  Outputs<N> outputs(a, own, cut, rank);
-  pin(outputs.query), pin(outputs.count);
+  const Sources<F> from(a, own);
+  Outputs<F> outputs(a, own, cut, rank);
+  pin(outputs.piece), pin(outputs.count);
   stamps.note(kAsked);
   if (clustered) cluster_meet();  // the cluster's other blocks have started, so data can be pushed to them
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  prepare<N, kRows>(a, from, share, memory, earlier, appends, query_norm, key_norm);
+  prepare<F, kRows>(a, from, share, memory, earlier, appends, query_norm, key_norm);
   __syncthreads();
   stamps.note(kRead);
-  walk<N, kRows>(share, memory, earlier, ring);
+  walk<F, kRows>(share, memory, earlier, ring);
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
   if (kRows > 1 && !earlier_behind(kRows) && clustered) {
     cluster_meet();  // keys and values of earlier rows have been read where results will lie
   }
-  push_sums<N>(memory, cut, rank);
+  push_sums<F>(memory, cut, rank);
   float4 factor = outputs.open(gate);
   pin(factor.x), pin(factor.y), pin(factor.z), pin(factor.w);
   if (clustered) {
@@ -199,7 +201,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
     __syncthreads();
   }
   stamps.note(kMultiplied);
-  join_and_write<N>(a, cut, clusters, rank, outputs, factor, memory);
+  join_and_write<F>(a, cut, clusters, rank, outputs, factor, memory);
   stamps.end();
 }
 
@@ -208,13 +210,14 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 // blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row. map:
 // of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
 // with those of the previous projection they are all that a multiprocessor has. kRows: the most rows of a sequence.
-template <int N, uint32_t kRows>
+// kTile: positions of a tile.
+template <int N, uint32_t kRows, uint32_t kTile>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
            const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char memory[];
-  decode_block<N, kRows>(map, a, cut, columns, step, memory);
+  decode_block<Form<N, kTile>, kRows>(map, a, cut, columns, step, memory);
 #endif
 }
 
@@ -224,20 +227,26 @@ constexpr uint32_t kTwoRows = 2, kFewRows = 4, kMostRows = 8;  // of a sequence
 // All but the last row have a warp in the block that makes them, and room for 4 bytes of each element there.
 static_assert(kMostRows <= kWorkers && kMostRows <= kHeads);
 
-template <int N, uint32_t kRows>
+template <int N, uint32_t kRows, uint32_t kTile = 16>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
+  using F = Form<N, kTile>;
+  const auto kernel = decode<N, kRows, kTile>;
   const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
-  const uint64_t row_bytes = Form<N>::kDim * 2;
-  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? Form<N>::kOfStage : 1;
+  const uint64_t row_bytes = F::kDim * 2;
+  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? F::kOfStage : 1;
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
   // Blocks of few rows begin beside a projection. Blocks of more rows get more shared memory, since otherwise
   // two would run on one multiprocessor while others are idle.
-  const uint32_t own = memory_bytes<N>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
+  const uint32_t own = memory_bytes<F>(a.rotary, kRows), spread = std::max(own, alone_memory(r.device()));
   const bool fits = grid.x * grid.y * grid.z <= static_cast<uint32_t>(r.device().processors);
-  return launch_clusters(r, decode<N, kRows>, cut.blocks, grid, kThreads, rows > kSplitRows && fits ? spread : own, map,
-                         a, cut, columns, r.list.step);
+  if (cut.blocks > kPortableCluster) {
+    SWY_CUDA_TRY(check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                       "allowing large clusters", r.error));
+  }
+  return launch_clusters(r, kernel, cut.blocks, grid, kThreads, rows > kSplitRows && fits ? spread : own, map, a, cut,
+                         columns, r.list.step);
 }
 
 bool one_row_each(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0; }
@@ -249,6 +258,7 @@ uint32_t most_rows(const swy_bucket& bucket) {
 template <int N>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const uint32_t most = most_rows(r.bucket());
+  if (cut.blocks == kMostBlocks) return record_form<N, 1, 8>(r, a, cut, rows);
   return most == 1          ? record_form<N, 1>(r, a, cut, rows)
          : most == kTwoRows ? record_form<N, kTwoRows>(r, a, cut, rows)
          : most == kFewRows ? record_form<N, kFewRows>(r, a, cut, rows)
@@ -286,9 +296,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t most = most_rows(bucket), needed = a.head_dim == 64    ? memory_bytes<2>(a.rotary_dim, most)
-                                                    : a.head_dim == 128 ? memory_bytes<4>(a.rotary_dim, most)
-                                                                        : memory_bytes<8>(a.rotary_dim, most);
+  const uint32_t most = most_rows(bucket), needed = a.head_dim == 64    ? memory_bytes<Form<2, 16>>(a.rotary_dim, most)
+                                                    : a.head_dim == 128 ? memory_bytes<Form<4, 16>>(a.rotary_dim, most)
+                                                                        : memory_bytes<Form<8, 16>>(a.rotary_dim, most);
   if (needed > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);

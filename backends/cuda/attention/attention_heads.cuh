@@ -65,22 +65,22 @@ __device__ inline float2 make_turn(const Attention& a, uint32_t position, uint32
 // Rows of the step that belong to the block's sequence and lie before the block's row: row 0 is the one just before it.
 // Their keys and values are not in their pages yet, or are being written there by other blocks. So each block makes
 // those that it needs: one row per warp, from the last warp but one downwards.
-template <int N>
+template <class F>
 struct Earlier {
   char* base;
   uint32_t count, own;  // own: the row of this warp; kNone: none
 
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  __device__ char* key(uint32_t i) const { return base + i * Form<N>::kBoth; }
-  __device__ char* value(uint32_t i) const { return key(i) + 2 * Form<N>::kDim; }
+  __device__ char* key(uint32_t i) const { return base + i * F::kBoth; }
+  __device__ char* value(uint32_t i) const { return key(i) + 2 * F::kDim; }
   // Of a row whose key and value are not there yet.
   __device__ float2* turn(uint32_t i) const { return reinterpret_cast<float2*>(key(i)); }
 
   // rows: the most in a step.
-  __device__ Earlier(const Attention& a, const Share& share, const Memory<N>& memory, uint32_t rows_before,
+  __device__ Earlier(const Attention& a, const Share& share, const Memory<F>& memory, uint32_t rows_before,
                      uint32_t rows)
-      : base(earlier_behind(rows) ? memory.base + memory_bytes<N>(a.rotary) : reinterpret_cast<char*>(memory.inbox())),
+      : base(earlier_behind(rows) ? memory.base + memory_bytes<F>(a.rotary) : reinterpret_cast<char*>(memory.inbox())),
         count(min(rows_before, rows - 1)) {
     const uint32_t i = kWorkers - 2 - threadIdx.x / 32, position = share.context - 2 - i;
     own = i < count && position >= share.first && position < share.last ? i : kNone;
@@ -93,7 +93,7 @@ struct Earlier {
   __device__ void put(uint32_t stage, uint32_t left, bool values, uint32_t part) const {
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t row = left - 2 - i;  // in the tile, if it is small
-      if (row < kTile) put_own<N>(stage, row, (values ? value(i) : key(i)) + part * Form<N>::kOfStage * 128);
+      if (row < F::kTile) put_own<F>(stage, row, (values ? value(i) : key(i)) + part * F::kOfStage * 128);
     }
   }
 };
@@ -112,45 +112,45 @@ struct OwnHeads {
 };
 
 // Elements of a norm's weight, with its bias.
-template <int N>
-__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[N]) {
+template <class F>
+__device__ inline void load_norm(const Attention& a, const Weight& weight, float (&norm)[F::kLane]) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * N + i);
+  for (int i = 0; i < F::kLane; ++i) norm[i] = a.bias + plain_at(weight, threadIdx.x % 32 * F::kLane + i);
 }
 
 // Stores a query head in shared memory.
-template <int N>
-__device__ inline void prepare_query(const Attention& a, const Memory<N>& memory, const float (&norm)[N],
-                                     float (&x)[N]) {
-  prepare_head<N>(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
-  store_packed<N>(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * N, x);
+template <class F>
+__device__ inline void prepare_query(const Attention& a, const Memory<F>& memory, const float (&norm)[F::kLane],
+                                     float (&x)[F::kLane]) {
+  prepare_head(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
+  store_packed(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * F::kLane, x);
 }
 
 // Stores the row's own key and value in shared memory and in their page.
-template <int N>
-__device__ inline void append(const Attention& a, const Share& share, const Memory<N>& memory, const float (&norm)[N],
-                              float (&key)[N], const float (&value)[N]) {
+template <class F>
+__device__ inline void append(const Attention& a, const Share& share, const Memory<F>& memory,
+                              const float (&norm)[F::kLane], float (&key)[F::kLane], const float (&value)[F::kLane]) {
   const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
-  prepare_head<N>(a, norm, memory.small().turn, 1, key);
-  store_packed<N>(memory.own(false) + lane * 2 * N, key);
-  store_packed<N>(memory.own(true) + lane * 2 * N, value);
+  prepare_head(a, norm, memory.small().turn, 1, key);
+  store_packed(memory.own(false) + lane * 2 * F::kLane, key);
+  store_packed(memory.own(true) + lane * 2 * F::kLane, value);
   if (blockIdx.y % a.groups != 0) return;
   const uint32_t page = share.table[position >> share.shift];
-  auto* pages = static_cast<uint16_t*>(a.pages) + lane * N;
-  store_packed<N>(pages + uint64_t{share.row(page, false, position)} * Form<N>::kDim, key);
-  store_packed<N>(pages + uint64_t{share.row(page, true, position)} * Form<N>::kDim, value);
+  auto* pages = static_cast<uint16_t*>(a.pages) + lane * F::kLane;
+  store_packed(pages + uint64_t{share.row(page, false, position)} * F::kDim, key);
+  store_packed(pages + uint64_t{share.row(page, true, position)} * F::kDim, value);
 }
 
 // Where a lane's elements of its warp's query head and of the row's own key and value are read.
-template <int N>
+template <class F>
 struct Sources {
   const float *query, *key, *value;
   bool in;  // the warp has a head
 
   __device__ Sources(const Attention& a, const OwnHeads& own) {
-    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * N;
-    query = a.q + (own.query + warp) * Form<N>::kDim * (a.gated ? 2 : 1) + at;
-    key = a.k + own.kv * Form<N>::kDim + at, value = a.v + own.kv * Form<N>::kDim + at;
+    const uint32_t warp = threadIdx.x / 32, at = threadIdx.x % 32 * F::kLane;
+    query = a.q + (own.query + warp) * F::kDim * (a.gated ? 2 : 1) + at;
+    key = a.k + own.kv * F::kDim + at, value = a.v + own.kv * F::kDim + at;
     in = warp < own.count;
     pin(query), pin(key), pin(value);
   }
@@ -158,30 +158,30 @@ struct Sources {
 
 // Heads of the row. In the block that has the row's position also its key and value, by the last warp; and those of an
 // earlier row by the warp that has one.
-template <int N, uint32_t kRows>
-__device__ inline void prepare(const Attention& a, const Sources<N>& from, const Share& share, const Memory<N>& memory,
-                               const Earlier<N>& earlier, bool appends, const float (&query_norm)[N],
-                               const float (&key_norm)[N]) {
-  float query[N];
-  load_floats<N>(from.query, from.in, query);
-  const bool before = kRows > 1 && earlier.own != Earlier<N>::kNone;
+template <class F, uint32_t kRows>
+__device__ inline void prepare(const Attention& a, const Sources<F>& from, const Share& share, const Memory<F>& memory,
+                               const Earlier<F>& earlier, bool appends, const float (&query_norm)[F::kLane],
+                               const float (&key_norm)[F::kLane]) {
+  float query[F::kLane];
+  load_floats(from.query, from.in, query);
+  const bool before = kRows > 1 && earlier.own != Earlier<F>::kNone;
   if (!appends && !before) {
-    prepare_query<N>(a, memory, query_norm, query);
+    prepare_query<F>(a, memory, query_norm, query);
     return;
   }
-  float key[N], value[N];
-  const uint64_t back = before ? uint64_t{earlier.own + 1} * a.kv_heads * Form<N>::kDim : 0;
-  load_floats<N>(from.key - back, true, key);
-  load_floats<N>(from.value - back, true, value);
-  prepare_query<N>(a, memory, query_norm, query);
+  float key[F::kLane], value[F::kLane];
+  const uint64_t back = before ? uint64_t{earlier.own + 1} * a.kv_heads * F::kDim : 0;
+  load_floats(from.key - back, true, key);
+  load_floats(from.value - back, true, value);
+  prepare_query<F>(a, memory, query_norm, query);
   if (!before) {
-    append<N>(a, share, memory, key_norm, key, value);
+    append<F>(a, share, memory, key_norm, key, value);
     return;
   }
-  prepare_head<N>(a, key_norm, earlier.turn(earlier.own), 1, key);
+  prepare_head(a, key_norm, earlier.turn(earlier.own), 1, key);
   __syncwarp();  // the cosines and sines have been read
-  store_packed<N>(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * N, key);
-  store_packed<N>(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * N, value);
+  store_packed(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * F::kLane, key);
+  store_packed(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * F::kLane, value);
 }
 
 #endif

@@ -12,8 +12,8 @@ namespace gpu {
 // Warps of a block. Each has one query head, and walks through keys and values. Their registers (128 a thread; another
 // warp would not fit) and the shared memory are what a block of the previous projection leaves free.
 constexpr uint32_t kWorkers = kHeads, kThreads = kWorkers * 32;
-constexpr uint32_t kTile = 16;          // positions
-constexpr uint32_t kMostColumns = 2;    // of 128 bytes, of keys or values that are copied at once
+constexpr uint32_t kCopied = 4096;      // bytes of keys or values that are copied at once, at most
+constexpr uint32_t kMostBlocks = 16;    // of a cluster
 constexpr uint32_t kMostClusters = 15;  // of a row: the largest number in four bits
 constexpr uint32_t kRing = 12 * 1024;   // bytes of a warp's keys and values
 
@@ -27,25 +27,44 @@ struct Cut {
     return n < most ? n : most;
   }
   __device__ uint32_t shift() const { return __ffs(blocks) - 1; }  // `blocks` is a power of two
-  // A block joins heads() heads; head h is joined by block joiner(h), as number own(h) there.
-  __device__ uint32_t heads() const { return kHeads >> shift(); }
-  __device__ uint32_t joiner(uint32_t h) const { return h * blocks / kHeads; }
-  __device__ uint32_t own(uint32_t h) const { return h & (heads() - 1); }
+  // `blocks`, which is known for clusters of the most blocks.
+  template <class F>
+  __device__ uint32_t size() const {
+    return F::kPieces == kMostBlocks ? kMostBlocks : blocks;
+  }
+  // A block joins own<F>() pieces (Form); piece p is joined by block joiner<F>(p), as number place<F>(p) there.
+  template <class F>
+  __device__ uint32_t own() const {
+    return F::kPieces >> (__ffs(size<F>()) - 1);
+  }
+  template <class F>
+  __device__ uint32_t joiner(uint32_t p) const {
+    return p * size<F>() / F::kPieces;
+  }
+  template <class F>
+  __device__ uint32_t place(uint32_t p) const {
+    return p & (own<F>() - 1);
+  }
 };
 
-// N: elements of a head per lane, head_dim / 32.
-template <int N>
+// N: elements of a head per lane, head_dim / 32. kPositions: of a tile; 16, or 8 in clusters of kMostBlocks.
+template <int N, uint32_t kPositions>
 struct Form {
+  static constexpr int kLane = N;
+  static constexpr uint32_t kTile = kPositions;
   static constexpr uint32_t kDim = 32 * N, kColumns = kDim / 64;  // columns of 128 bytes
   // A stage has the keys or values of a tile, or some of their columns: [columns][positions][128 bytes], as the copy
   // engine swizzles them.
-  static constexpr uint32_t kColumn = kTile * 128, kOfStage = kColumns < kMostColumns ? kColumns : kMostColumns;
+  static constexpr uint32_t kColumn = kTile * 128, kMost = kCopied / kColumn;
+  static constexpr uint32_t kOfStage = kColumns < kMost ? kColumns : kMost;
   static constexpr uint32_t kParts = kColumns / kOfStage;  // of a tile's keys or values
   static constexpr uint32_t kStage = kOfStage * kColumn, kStages = kRing / kStage;
   static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a query head: no bank conflicts between neighbours
   static constexpr uint32_t kBoth = kDim * 4;      // of a key and a value
   static constexpr uint32_t kPartial = kDim + 4;   // floats of a head of a warp's sums, where its ring was
   static constexpr uint32_t kVectors = kDim / 4;   // of a head, four floats each
+  // What a block joins of one head is a piece: a whole head, or half of one where a cluster has more blocks than heads.
+  static constexpr uint32_t kPieces = kTile == 16 ? kHeads : kMostBlocks, kPiece = kHeads * kVectors / kPieces;
   static constexpr uint32_t kInbox = kWorkers * kRing + (kHeads + 2) * kRow;  // [kHeads][kDim] floats
   static constexpr uint32_t kSmall = kInbox + kHeads * kDim * 4;
   static constexpr uint32_t kKnown = kHeads * kPartial * 4;  // where a warp's stats lie in its ring
@@ -55,39 +74,39 @@ struct Form {
 // The largest score of a head, and the sum of its weights.
 using Stat = float2;
 
-template <int N>
+template <class F>
 struct Small {
-  uint64_t there[kWorkers][Form<N>::kStages], pushed;
-  Stat inbox[kHeads];
+  uint64_t there[kWorkers][F::kStages], pushed;
+  Stat inbox[F::kPieces];
   uint32_t last;
   float2 turn[1];  // cosine and sine per pair of elements; as many as rotary_dim / 2
 };
 
 // Shared memory of a block, from a multiple of 128 bytes: rings, query heads, the row's own key and value, results that
 // other blocks push.
-template <int N>
+template <class F>
 struct Memory {
   char* base;
 
   __device__ char* ring(uint32_t warp) const { return base + warp * kRing; }
   __device__ float* partial(uint32_t warp) const { return reinterpret_cast<float*>(ring(warp)); }
-  __device__ Stat* known(uint32_t warp) const { return reinterpret_cast<Stat*>(ring(warp) + Form<N>::kKnown); }
-  __device__ char* head(uint32_t i) const { return base + kWorkers * kRing + i * Form<N>::kRow; }
+  __device__ Stat* known(uint32_t warp) const { return reinterpret_cast<Stat*>(ring(warp) + F::kKnown); }
+  __device__ char* head(uint32_t i) const { return base + kWorkers * kRing + i * F::kRow; }
   __device__ char* own(bool value) const { return head(kHeads + value); }
-  __device__ float4* inbox() const { return reinterpret_cast<float4*>(base + Form<N>::kInbox); }
-  __device__ Small<N>& small() const { return *reinterpret_cast<Small<N>*>(base + Form<N>::kSmall); }
+  __device__ float4* inbox() const { return reinterpret_cast<float4*>(base + F::kInbox); }
+  __device__ Small<F>& small() const { return *reinterpret_cast<Small<F>*>(base + F::kSmall); }
 };
-template <int N>
+template <class F>
 __host__ __device__ inline uint32_t memory_bytes(uint32_t rotary) {
   const uint32_t turns = rotary / 2 * sizeof(float2);
-  return Form<N>::kSmall + (sizeof(Small<N>) + turns + 15) / 16 * 16;
+  return F::kSmall + (sizeof(Small<F>) + turns + 15) / 16 * 16;
 }
 // Whether the keys and values of a sequence's earlier rows have memory of their own, after everything else: in steps of
 // up to two rows, where the block still fits beside a projection's. In others they lie where results will be pushed.
 __host__ __device__ constexpr bool earlier_behind(uint32_t rows) { return rows == 2; }
-template <int N>
+template <class F>
 inline uint32_t memory_bytes(uint32_t rotary, uint32_t rows) {
-  return memory_bytes<N>(rotary) + (earlier_behind(rows) ? (rows - 1) * Form<N>::kBoth : 0);
+  return memory_bytes<F>(rotary) + (earlier_behind(rows) ? (rows - 1) * F::kBoth : 0);
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -108,17 +127,15 @@ struct Share {
 
 // The tiles of a warp: every kWorkers-th of its block's. Keys and values take turns in the stages of its ring. A warp
 // requests the next contents of a stage as soon as it has read the current ones.
-template <int N>
+template <class F>
 class Ring {
  public:
-  using F = Form<N>;
-
   // Must be called before any request. columns: of a box.
-  __device__ Ring(const Share& share, const CUtensorMap& map, uint32_t columns, const Memory<N>& memory)
+  __device__ Ring(const Share& share, const CUtensorMap& map, uint32_t columns, const Memory<F>& memory)
       : share_(share), map_(map), columns_(columns) {
-    const uint32_t warp = threadIdx.x / 32, all = (share.last - share.first + kTile - 1) / kTile;
+    const uint32_t warp = threadIdx.x / 32, all = (share.last - share.first + F::kTile - 1) / F::kTile;
     tiles_ = all > warp ? (all - warp + kWorkers - 1) / kWorkers : 0;
-    rows_shift_ = min(share.shift, 4u);
+    rows_shift_ = min(share.shift, kTileShift);
     at_ = shared_at(memory.ring(warp));
     barriers_ = shared_at(memory.small().there[warp]);
     if (tiles_ != 0 && threadIdx.x % 32 == 0) {
@@ -130,7 +147,7 @@ class Ring {
 
   __device__ uint32_t tiles() const { return tiles_; }
   __device__ uint32_t position(uint32_t tile) const {
-    return share_.first + (tile * kWorkers + threadIdx.x / 32) * kTile;
+    return share_.first + (tile * kWorkers + threadIdx.x / 32) * F::kTile;
   }
   __device__ uint32_t at() const { return at_ + stage_ * F::kStage; }  // of the stage that comes next
 
@@ -149,9 +166,10 @@ class Ring {
 
  private:
   static constexpr uint32_t kItems = 2 * F::kParts;  // of a tile: parts of its keys, then of its values
+  static constexpr uint32_t kTileShift = F::kTile == 16 ? 4 : 3;
 
   // A tile is copied in pieces that lie in one page.
-  __device__ uint32_t pieces_shift() const { return 4 - rows_shift_; }
+  __device__ uint32_t pieces_shift() const { return kTileShift - rows_shift_; }
   __device__ void look_up(uint32_t tile) {
     const uint32_t i = threadIdx.x % 32, per = pieces_shift();
     const uint32_t p = position(tile + (i >> per)) + ((i & ((1u << per) - 1)) << rows_shift_);
@@ -183,9 +201,9 @@ class Ring {
 };
 
 // Where piece p (16 bytes) of a row lies in a stage.
-template <int N>
+template <class F>
 __device__ inline uint32_t unit_at(uint32_t stage, uint32_t row, uint32_t unit) {
-  const uint32_t at = stage + unit / 8 * Form<N>::kColumn + row * 128;
+  const uint32_t at = stage + unit / 8 * F::kColumn + row * 128;
   return at + ((unit % 8) ^ (at / 128 % 8)) * 16;
 }
 __device__ inline void store_unit(uint32_t at, uint4 v) {
@@ -193,18 +211,18 @@ __device__ inline void store_unit(uint32_t at, uint4 v) {
 }
 
 // Copies the sequence's own key or value, or a part of it, into a row of a stage, since it is not in its page yet.
-template <int N>
+template <class F>
 __device__ inline void put_own(uint32_t stage, uint32_t row, const char* own) {
   const uint32_t unit = threadIdx.x % 32;
-  if (unit < Form<N>::kOfStage * 8) store_unit(unit_at<N>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
+  if (unit < F::kOfStage * 8) store_unit(unit_at<F>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
   __syncwarp();
 }
 // Fills values from a row on with zeros: their weight is 0, but they must be numbers.
-template <int N>
+template <class F>
 __device__ inline void clear_values(uint32_t stage, uint32_t row) {
   const uint32_t unit = threadIdx.x % 32;
-  for (; row < kTile && unit < Form<N>::kOfStage * 8; ++row) {
-    store_unit(unit_at<N>(stage, row, unit), make_uint4(0, 0, 0, 0));
+  for (; row < F::kTile && unit < F::kOfStage * 8; ++row) {
+    store_unit(unit_at<F>(stage, row, unit), make_uint4(0, 0, 0, 0));
   }
   __syncwarp();
 }

@@ -184,6 +184,12 @@ void odd_cases(std::vector<CaseSpec>& out) {
     for (const char* scene : {"decode4", "ragged"}) put(out, op, steep, scene_named(scene));
   }
   put(out, SWY_OP_ATTENTION, {4, 2, 64, 16, true, 1e7f}, far_scene());
+  const Shape wide{16, 2, 256, 64, true, 1e7f, true};
+  for (const uint32_t position : {1090u, 3300u, 5000u}) {
+    const Scene scene = decoding_at(position);
+    out.push_back({SWY_OP_ATTENTION, op_name(SWY_OP_ATTENTION) + "." + wide.name() + "." + scene.name, true,
+                   [=](Random& random) { return attention(SWY_OP_ATTENTION, wide, scene, random); }});
+  }
   put_heads(out, odd, 1025);
   put_heads(out, {4, 2, 16, 8, true}, 65, true);
 }

@@ -213,6 +213,16 @@ SWY_MMA(f32_tf32_tf32_f32, tf32, 8, float)
 SWY_MMA(s32_u8_s8_s32, bytes_unsigned, 32, int)
 SWY_MMA(s32_s8_s8_s32, bytes, 32, int)
 #undef SWY_MMA
+// The same of 8 elements: the first half of what 16 take.
+template <uint32_t M, uint32_t N, uint32_t K>
+void mma_sync_aligned_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
+                                                uint32_t b, float c0, float c1, float c2, float c3) {
+  static_assert(M == 16 && N == 8 && K == 8);
+  void* d[4] = {&d0, &d1, &d2, &d3};
+  const uint32_t halves_a[4] = {a0, a1, 0, 0}, halves_b[2] = {b, 0};
+  const float c[4] = {c0, c1, c2, c3};
+  multiply(Numbers::bf16, d, halves_a, halves_b, c);
+}
 // The same of 16 bytes: the first half of what 32 take.
 template <uint32_t M, uint32_t N, uint32_t K>
 void mma_sync_aligned_row_col_s32_u8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint32_t a0, uint32_t a1, uint32_t b,

@@ -47,7 +47,11 @@ struct cudaFuncAttributes {
   int maxThreadsPerBlock, numRegs, ptxVersion, maxDynamicSharedSizeBytes;
 };
 enum cudaDeviceAttr { cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth, cudaDevAttrClockRate };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributePreferredSharedMemoryCarveout };
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize,
+  cudaFuncAttributePreferredSharedMemoryCarveout,
+  cudaFuncAttributeNonPortableClusterSizeAllowed
+};
 constexpr int cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutDefault = -1;
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost,

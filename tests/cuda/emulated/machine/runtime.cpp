@@ -24,9 +24,10 @@ namespace {
 
 constexpr size_t kSmallMemory = 48 * 1024, kMostOfHost = size_t{16} << 30;
 constexpr int kGarbage = 0xff;
-constexpr uint32_t kMostThreads = 1024, kMostCluster = 8;
+constexpr uint32_t kMostThreads = 1024, kPortableCluster = 8, kMostCluster = 16;
 
 std::recursive_mutex mutex;
+std::set<const void*> large;            // kernels that may have clusters of more than kPortableCluster blocks
 std::map<const void*, size_t> allowed;  // dynamic memory of kernels that may have more than kSmallMemory
 std::map<void*, size_t> taken;          // of the device's memory
 
@@ -92,6 +93,7 @@ cudaError_t record(const cudaLaunchConfig_t& c, const void* kernel, std::functio
     return cudaErrorInvalidConfiguration;
   }
   const std::lock_guard lock(mutex);
+  if (l.cluster > kPortableCluster && !large.contains(kernel)) return cudaErrorInvalidConfiguration;
   if (l.dynamic_bytes > kSmallMemory && l.dynamic_bytes > allowed[kernel]) return cudaErrorInvalidValue;
   if (l.dynamic_bytes > card().block_memory()) return cudaErrorInvalidValue;
   if (card().capability < 90 && (l.cluster > 1 || l.overlaps)) return cudaErrorNotSupported;
@@ -252,10 +254,11 @@ cudaError_t cudaFuncGetName(const char** name, const void* function) {
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute which, int value) {
-  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || static_cast<size_t>(value) > card().block_memory()) return cudaErrorInvalidValue;
   const DriverMemory memory;
   const std::lock_guard lock(mutex);
+  if (which == cudaFuncAttributeNonPortableClusterSizeAllowed && value != 0) large.insert(function);
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || static_cast<size_t>(value) > card().block_memory()) return cudaErrorInvalidValue;
   allowed[function] = static_cast<size_t>(value);
   return cudaSuccess;
 }
