@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for: so many
-// columns has a block of the delta rule, which writes them for the output projection.
+// columns have a block of the delta rule, which writes them for the output projection, and one of gate_up, for `down`.
 #pragma once
 
 #include "quad_rows.cuh"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // slices.cuh for one to four rows that the kernel in front has written as integers (half_rows.cuh). A group of 64
-// columns has two scales, so each half of it has products of its own, of 32 columns (m16n8k16).
+// columns has two scales, so each half of it has products of its own. One multiplies bytes of the weight as they are
+// and, as further columns, their low halves.
 //
 // The eight columns of the second operand are high and low bytes of kRows rows, of 4 / kRows groups: there are kRows
 // sums. Lane 4 g + t has, of sum s, row g (and g + 8) of a tile, row t / kEach of the activations, and group
@@ -12,10 +13,16 @@
 
 namespace gpu {
 
-__device__ inline void multiply_half_bytes(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-      : "r"(a0), "r"(a1), "r"(b));
+// Adds the product of 32 columns of a tile. Those of half a group are read by themselves: lanes 0 to 15 pass their
+// rows' addresses.
+__device__ inline void multiply_half(int (&c)[4], uint32_t at, const uint32_t (&b)[2]) {
+  constexpr uint32_t kLow = 0x0f0f0f0fu;
+  uint32_t a[2];
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(a[0]), "=r"(a[1])
+               : "r"(at)
+               : "memory");
+  multiply_bytes(c, a[0], a[1], a[0] & kLow, a[1] & kLow, b);
 }
 __device__ inline float4 shared_four(uint32_t at) {
   float4 v;
@@ -30,7 +37,7 @@ template <uint32_t kRows>
 struct HalvesOperand {
   static constexpr uint32_t kEach = 4 / kRows;  // groups of a sum
   static constexpr bool kHeld = kRows == 1;     // whether lanes hold their sums' scales
-  uint32_t b[4][2][2];                          // [group][bytes as they are, low halves][half]
+  uint32_t b[4][2][2];                          // [group][half][bytes as they are, low halves]
   float4 of;                                    // scale and 16 times the sum of integers, of both halves
   uint32_t of_row;                              // or where this lane finds those of its first sum in shared memory
 
@@ -40,8 +47,8 @@ struct HalvesOperand {
     for (uint32_t group = 0; group < 4; ++group) {
       const bool mine = threadIdx.x % 32 / 8 % kEach == group % kEach;
       const uint4 v = w[group / kEach];
-      b[group][0][0] = mine ? v.x : 0, b[group][1][0] = mine ? v.y : 0;
-      b[group][0][1] = mine ? v.z : 0, b[group][1][1] = mine ? v.w : 0;
+      b[group][0][0] = mine ? v.x : 0, b[group][0][1] = mine ? v.y : 0;
+      b[group][1][0] = mine ? v.z : 0, b[group][1][1] = mine ? v.w : 0;
     }
   }
 };
@@ -50,7 +57,7 @@ struct HalvesOperand {
 template <uint32_t kRows>
 __device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
                                        uint32_t tile, const HalvesOperand<kRows>& x) {
-  constexpr uint32_t kLow = 0x0f0f0f0fu, kEach = HalvesOperand<kRows>::kEach;
+  constexpr uint32_t kEach = HalvesOperand<kRows>::kEach;
   float v[2] = {};
 #pragma unroll
   for (uint32_t s = 0; s < kRows; ++s) {
@@ -64,12 +71,9 @@ __device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t sh
 #pragma unroll
     for (uint32_t i = 0; i < kEach; ++i) {
       const uint32_t group = s * kEach + i;
-      uint32_t a[4];
-      read_rows(at + (in_box ^ (32 * group)), a);
 #pragma unroll
       for (uint32_t half = 0; half < 2; ++half) {
-        multiply_half_bytes(c[half], a[2 * half], a[2 * half + 1], x.b[group][0][half]);
-        multiply_half_bytes(c[half], a[2 * half] & kLow, a[2 * half + 1] & kLow, x.b[group][1][half]);
+        multiply_half(c[half], at + (in_box ^ (32 * group + 16 * half)), x.b[group][half]);
       }
     }
     const uint32_t from = places.at + tile * places.next + 2 * ((s * kEach + threadIdx.x % kEach) >> places.shift);
@@ -91,25 +95,20 @@ __device__ inline void multiply_halves(uint32_t at, uint32_t in_box, uint32_t sh
 // The same of four rows, if the scales are plain: by fewer instructions.
 __device__ inline void multiply_plain_halves(uint32_t at, uint32_t in_box, uint32_t share, const PairPlaces& places,
                                              uint32_t tile, const HalvesOperand<kQuad>& x) {
-  constexpr uint32_t kLow = 0x0f0f0f0fu;
   float v[2] = {};
   const PlainScales scales(places, tile);
 #pragma unroll
   for (uint32_t s = 0; s < kQuad; ++s) {
     const float4 of = shared_four(x.of_row + 16 * s);
     const int start[2] = {-8 * __float_as_int(of.y), -8 * __float_as_int(of.w)};
-    uint32_t a[4];
-    read_rows(at + (in_box ^ (32 * s)), a);
     float sum[2][2];
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-      int c[4] = {}, d[4] = {};
-      multiply_half_bytes(c, a[2 * half], a[2 * half + 1], x.b[s][0][half]);
-      multiply_half_bytes(d, a[2 * half] & kLow, a[2 * half + 1] & kLow, x.b[s][1][half]);
+      int c[4] = {};
+      multiply_half(c, at + (in_box ^ (32 * s + 16 * half)), x.b[s][half]);
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
-        const int dot = (c[2 * j] + d[2 * j]) * 256 + (c[2 * j + 1] + d[2 * j + 1]);
-        sum[half][j] = static_cast<float>(dot + start[half]);
+        sum[half][j] = static_cast<float>(c[2 * j] * 256 + c[2 * j + 1] + start[half]);
       }
     }
 #pragma unroll

@@ -3,8 +3,9 @@
 // `route` where the router is not in bf16; without the copy engine these here have them, too.
 //
 //   route     the router's logits, and the shared expert's gate: two rows per block
-//   gate_up   chooses, then h = silu(gate) * up: 32 rows of each per block
-//   down      chooses, then y = sum p_e down_e h_e + sigmoid(mix) * shared (+ residual): 16 rows per block
+//   gate_up   chooses, then h = silu(gate) * up times its factor in y, which is p_e of expert e and sigmoid(mix) of
+//             the shared expert, as integers: 32 rows of each per block
+//   down      chooses, then y = the sum of down_e h_e (+ residual): 16 rows per block
 //
 // Every block makes the choice itself, which takes less time than waiting for another block's. `down` makes it while
 // `gate_up` waits for its weights. Two rows rarely choose the same expert, so each has blocks of its own, except for
@@ -249,6 +250,7 @@ swy_status record_moe_boxes(const Recording& r, const Mixture& m, Arena& arena, 
   b.per_width = 1.0f / static_cast<float>(m.hidden);
   if (norm != nullptr) b.norm = *norm;
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "x").dims[0]);
+  b.h = HalfRows::in(m.h, rows, m.h_width());
   const uint32_t logits = m.experts + (m.shared_width != 0 ? 1 : 0);
   const bool engine = boxes_by_engine(r.device());
   if (routed) {

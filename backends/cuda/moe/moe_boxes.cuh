@@ -5,7 +5,7 @@
 
 #include "choice.cuh"
 #include "common/async_copies.cuh"
-#include "common/slices_pair.cuh"
+#include "common/slices_halves.cuh"
 #include "moe_boxes.h"
 
 namespace gpu {
@@ -19,7 +19,8 @@ struct MixtureBoxes {
   InputNorm norm;
   bool normed;
   float per_width;  // 1 / hidden
-  float* inverse;   // [rows]: 1 / rms of the input, where logits come without it; otherwise null
+  float* inverse;   // [rows]: of moe_walk.cu, 1 / rms of the input; null unless logits come without it
+  HalfRows h;       // [rows, m.h_width()]: h times its factor in y; not of moe_walk.cu
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }
   // Slices of h: each slot has whole ones.
@@ -149,11 +150,10 @@ __device__ inline Piece make_normed(float (&v)[8], const float (&norm)[8], float
   return make_piece(v);
 }
 
-// ---- down
+// ---- h's factor in y
 
-// A lane's factor of h where logits come without `inverse`: of a chosen expert, whose logit is `above` the largest, in
-// lanes below top_k (at most 8), or of the shared expert from its gate `mix`. Few instructions, since they are behind
-// the wait.
+// A lane's, where logits come without `inverse`: of a chosen expert, whose logit is `above` the largest, in lanes below
+// top_k (at most 8), or of the shared expert from its gate `mix`. Few instructions, since `inverse` is known late.
 __device__ inline float factor_of_logits(float above, float mix, bool of_shared, float inverse) {
   const float power = exp2_of(fmaxf((of_shared ? -mix : above) * inverse * 1.44269504f, -INFINITY));
   float sum = of_shared ? 0.0f : power;
@@ -161,6 +161,18 @@ __device__ inline float factor_of_logits(float above, float mix, bool of_shared,
   for (int d = 1; d < static_cast<int>(kMostChosen); d *= 2) sum += __shfl_xor_sync(kAll, sum, d);
   return (of_shared ? 1.0f : power) * reciprocal(of_shared ? 1.0f + power : sum);
 }
+
+// That of a slot of gate_up, the shared expert's if it is not `routed`. All lanes of a warp call this.
+__device__ inline float factor_of_slot(const MixtureBoxes& b, const Chosen& chosen, bool routed, uint32_t slot,
+                                       float mix, float inverse) {
+  const bool raw = b.inverse != nullptr;
+  const float above = routed ? chosen.above_best(b.m.top_k) : 0.0f;
+  const float factor = factor_of_logits(above, mix, !routed, raw ? inverse : 1.0f);
+  if (routed) return __shfl_sync(kAll, factor, slot);
+  return raw ? factor : mix;
+}
+
+// ---- down
 
 // Where 16 rows for all slices of h are copied to, and the barriers for those of this warp.
 struct SlotBoxes {

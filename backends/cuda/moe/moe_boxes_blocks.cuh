@@ -15,6 +15,7 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   __shared__ Asked arrived[kBoxWarps], scales_arrived;
   __shared__ __align__(16) float squares_of[kRows][kBoxWarps];
   __shared__ Chosen chosen;
+  __shared__ __align__(16) float h[kRows][kHalf];
   Stamps stamps(kStampGateUp);
   const Mixture& m = b.m;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, slices = m.hidden / kSlice;
@@ -44,10 +45,6 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   // Lanes 8 r + 4 k + t join share t of row r of four, of gate or up (k). With all rows of the activations, shares 2 i
   // and 2 i + 1 are of row i.
   const uint32_t row = threadIdx.x / 8, which = threadIdx.x / 4 % 2, joins = all_rows ? threadIdx.x % 4 / 2 : 0;
-  const uint32_t out_row = x_row + joins;
-  float* out = out_row >= rows || row >= kHalf || threadIdx.x % 8 != 2 * joins
-                   ? nullptr
-                   : m.h + (first_row + out_row) * m.h_width() + slot * m.width + first + row;
   uint32_t own = shared_at(boxes), in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shared_at(dynamic) + (which * 2 + row / kTileRows) * kTileBytes +
                     (threadIdx.x % 4 * kShareStride + row % kTileRows) * 4;
@@ -57,12 +54,13 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float* logit_at = m.logits + (first_row + x_row) * m.experts + threadIdx.x;
   if (!works) clear_shares(own, share, kTiles);
   pin(own), pin(in_box), pin(share), pin(joined), pin(to_up), pin(boxes_at), pin(scales_at);
-  pin(out), pin(from), pin(logit_at);
+  pin(from), pin(logit_at);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
+  const float mix = !routed && joins < rows ? __ldcg(m.shared_p + first_row + joins) : 0.0f;
   if (works) load_eight_fresh(from, v[0]);
   if (routed) {
     ask_for_chosen<kEngine, kPaced>(to, maps.gate_up, m, logit, exists, slot, first, chosen);
@@ -124,8 +122,13 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float sum = all_rows ? join_shares<kBoxWarps, 2>(joined, kApart) : join_shares<kBoxWarps>(joined, kApart);
   const float up = __shfl_xor_sync(kAll, sum, 4);
   const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
-  if (out != nullptr) *out = quick_silu(sum * inverse) * (up * inverse);
-  if (b.inverse != nullptr && routed && slot == 0 && first == 0 && threadIdx.x == 0) b.inverse[x_row] = inverse;
+  const float factor = factor_of_slot(b, chosen, routed, slot, mix, inverse);
+  if (threadIdx.x % 8 == 2 * joins) h[joins][row] = quick_silu(sum * inverse) * (up * (inverse * factor));
+  __syncthreads();
+  const uint32_t of_warp = x_row + warp;  // the row that it writes
+  if (warp >= (all_rows ? kRows : 1) || of_warp >= rows) return;
+  load_eight(h[warp] + lane % 4 * 8, v[0]);
+  put_half(b.h, v[0], first_row + of_warp, m.h_width(), (slot * m.width + first) / kHalfGroup);
   stamps.end();
 }
 
@@ -151,32 +154,28 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
   choose<32 * kWarps>(logit, exists, m.top_k, chosen);
   ask_for_slots<kWarps, kEngine>({boxes, scales, mine, per_slot, tile_scales, arrived[warp]}, maps, m, chosen, first);
   stamps.note(kAsked);
-  // A warp's factor of its first slice; that of the shared expert is known after the wait.
-  const float above = chosen.above_best(m.top_k), weight = choice_weight(above);
   const bool empty = step_rows(step, m.domain) <= blockIdx.y;
   const uint32_t row = threadIdx.x / 4, at = blockIdx.y * m.hidden + first + row;
   float* to = empty || row >= kTileRows || threadIdx.x % 4 != 0 ? nullptr : m.y + at;
   const float* added = to == nullptr || m.residual == nullptr ? nullptr : m.residual + at;
-  const float* from = m.h + blockIdx.y * m.h_width() + warp * kSlice + lane * 8;
+  const uint32_t group = blockIdx.y * m.h_width() / 64 + warp * (kSlice / 64);
+  const auto* words_at = reinterpret_cast<const uint4*>(b.h.words) + group * 8 + lane;
+  const auto* scales_at = reinterpret_cast<const float4*>(b.h.scales) + group + lane % 4;
   uint32_t own = shared_at(boxes) + warp * kTileBytes, in_box = lane_of_box(), share = share_of_lane();
   uint32_t joined = shares_of_row(shared_at(boxes)), boxes_at = shared_at(&arrived[warp]), count = mine;
-  uint32_t slot = warp / per_slot, rounds = b.boxes_per_warp(kWarps);
-  ScalePlaces places(scales + warp * tile_scales, m.down, warp % per_slot, kTileRows, 0);
+  uint32_t rounds = b.boxes_per_warp(kWarps);
+  PairPlaces places(scales + warp * tile_scales, m.down, warp % per_slot, kTileRows, 0);
   if (mine < rounds) clear_shares(own + mine * kWarps * kTileBytes, share, 1);
   pin(own), pin(in_box), pin(share), pin(joined), pin(boxes_at), pin(count);
-  pin(slot), pin(rounds), pin(to), pin(added), pin(from);
+  pin(rounds), pin(to), pin(added);
+  if constexpr (kEngine) pin(words_at), pin(scales_at);  // the others lack registers
   stamps.take_place();
   depend();
   stamps.note(kWaited);
-  const bool of_shared = lane == m.top_k && m.shared_width != 0;
-  const float mix = of_shared ? __ldcg(m.shared_p + blockIdx.y) : 0.0f;
-  const float inverse = b.inverse != nullptr ? __ldcg(b.inverse + blockIdx.y) : 1.0f;
   const float residual = added != nullptr ? __ldcg(added) : 0.0f;
-  float v[8];
-  if (count != 0) load_eight_fresh(from, v);
-  const float factor = b.inverse != nullptr ? factor_of_logits(above, mix, of_shared, inverse)
-                       : of_shared          ? mix
-                                            : weight;
+  uint4 words[1];
+  float4 of;
+  if (count != 0) words[0] = __ldcg(words_at), of = __ldcg(scales_at);
 #pragma unroll 1
   for (uint32_t i = 0; i < count; ++i) {
     if constexpr (kEngine) {
@@ -185,20 +184,20 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
     stamps.note(kArrived);
     if (i != 0) {
       const uint32_t slice = warp + i * kWarps;
-      slot = slice / per_slot;
-      places = ScalePlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
+      places = PairPlaces(scales + slice * tile_scales, m.down, slice % per_slot, kTileRows, 0);
     }
-    LaneScales<1> of;
-    if constexpr (kEngine) of.load(places, 0);
-    const Operand x = make_operand(v, __shfl_sync(kAll, factor, slot));
     if constexpr (!kEngine) {
       if (i == 0) arrived_async();
       __syncwarp();  // each warp has copied what it reads itself
-      of.load(places, 0);
     }
-    if (i + 1 < count) load_eight_fresh(from + (i + 1) * kWarps * kSlice, v);
+    HalvesOperand<1> x;
+    x.take(words);
+    x.of = of;
+    if (i + 1 < count) {
+      words[0] = __ldcg(words_at + (i + 1) * kWarps * 32), of = __ldcg(scales_at + (i + 1) * kWarps * 4);
+    }
     stamps.note(kRead);
-    multiply_slice<1>(own + i * kWarps * kTileBytes, in_box, share, of, places, 0, x, 1);
+    multiply_halves<1>(own + i * kWarps * kTileBytes, in_box, share, places, 0, x);
   }
   stamps.note(kMultiplied);
   __syncthreads();

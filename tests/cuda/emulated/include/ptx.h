@@ -187,6 +187,12 @@ inline void ldmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t& a, uint32_t& b, u
   uint32_t* to[4] = {&a, &b, &c, &d};
   load_matrices(to, at, false);
 }
+// Stricter than the device: lanes 16 to 31 must pass addresses of rows, too.
+inline void ldmatrix_sync_aligned_m8n8_x2_shared_b16(uint32_t& a, uint32_t& b, uint32_t at) {
+  uint32_t unused[2];
+  uint32_t* to[4] = {&a, &b, &unused[0], &unused[1]};
+  load_matrices(to, at, false);
+}
 inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d,
                                                            uint32_t at) {
   uint32_t* to[4] = {&a, &b, &c, &d};
