@@ -20,10 +20,10 @@ struct HalfRows {
   }
 };
 
-// Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on. All
-// lanes of a warp call this.
+// Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on.
+// They are multiplied by `factor`. All lanes of a warp call this.
 __device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_t row, uint32_t columns,
-                                uint32_t half) {
+                                uint32_t half, float factor = 1.0f) {
   const uint32_t lane = threadIdx.x % 32;
   float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
                     fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));
@@ -40,7 +40,7 @@ __device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_
     to.words[first * 8 + lane * 2 + half % 2] =
         make_uint2(low ? bytes.low_odd : bytes.high_odd, low ? bytes.low_both : bytes.high_both);
   }
-  if (lane == 0) to.scales[first + half % 2] = make_float2(scale * (1.0f / 16), __uint_as_float(16 * sum));
+  if (lane == 0) to.scales[first + half % 2] = make_float2(scale * factor * (1.0f / 16), __uint_as_float(16 * sum));
 }
 
 }  // namespace gpu

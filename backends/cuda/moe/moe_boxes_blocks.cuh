@@ -60,7 +60,7 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   stamps.note(kWaited);
   release_next();  // not earlier: `down` reads the logits without waiting for this kernel
   const float logit = exists ? __ldcg(logit_at) : 0.0f;
-  const float mix = !routed && joins < rows ? __ldcg(m.shared_p + first_row + joins) : 0.0f;
+  const float mix = !routed && warp < rows ? __ldcg(m.shared_p + first_row + warp) : 0.0f;  // of the row it writes
   if (works) load_eight_fresh(from, v[0]);
   if (routed) {
     ask_for_chosen<kEngine, kPaced>(to, maps.gate_up, m, logit, exists, slot, first, chosen);
@@ -122,13 +122,14 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float sum = all_rows ? join_shares<kBoxWarps, 2>(joined, kApart) : join_shares<kBoxWarps>(joined, kApart);
   const float up = __shfl_xor_sync(kAll, sum, 4);
   const float inverse = b.normed ? inverse_root(squares_of[joins], b.per_width, b.norm.eps) : 1.0f;
-  const float factor = factor_of_slot(b, chosen, routed, slot, mix, inverse);
-  if (threadIdx.x % 8 == 2 * joins) h[joins][row] = quick_silu(sum * inverse) * (up * (inverse * factor));
+  if (threadIdx.x % 8 == 2 * joins) h[joins][row] = quick_silu(sum * inverse) * (up * inverse);
   __syncthreads();
   const uint32_t of_warp = x_row + warp;  // the row that it writes
   if (warp >= (all_rows ? kRows : 1) || of_warp >= rows) return;
   load_eight(h[warp] + lane % 4 * 8, v[0]);
-  put_half(b.h, v[0], first_row + of_warp, m.h_width(), (slot * m.width + first) / kHalfGroup);
+  const float of_row = all_rows && b.normed ? inverse_root(squares_of[warp], b.per_width, b.norm.eps) : inverse;
+  const float factor = factor_of_slot(b, chosen, routed, slot, mix, of_row);
+  put_half(b.h, v[0], first_row + of_warp, m.h_width(), (slot * m.width + first) / kHalfGroup, factor);
   stamps.end();
 }
 
