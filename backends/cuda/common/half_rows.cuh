@@ -22,8 +22,8 @@ struct HalfRows {
 
 // Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on.
 // They are multiplied by `factor`. All lanes of a warp call this.
-__device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_t row, uint32_t columns,
-                                uint32_t half, float factor = 1.0f) {
+__device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_t row, uint32_t columns, uint32_t half,
+                                float factor = 1.0f) {
   const uint32_t lane = threadIdx.x % 32;
   float top = fmaxf(fmaxf(fmaxf(fabsf(v[0]), fabsf(v[1])), fmaxf(fabsf(v[2]), fabsf(v[3]))),
                     fmaxf(fmaxf(fabsf(v[4]), fabsf(v[5])), fmaxf(fabsf(v[6]), fabsf(v[7]))));

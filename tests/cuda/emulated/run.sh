@@ -50,7 +50,7 @@ for part; do
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
       judge range/delta; judge range/first_delta; judge range/linear
       judge range/embedding; judge range/wide_embedding; judge timelines/; judge ahead/ ;;
-    memory) judge memory/ ;;
+    memory) for name in attention cast linear moe rms; do judge "memory/$name"; done ;;
     rest) judge ops/ --one-in 300 ;;
     ampere) SWITCHYARD_EMULATED_CAPABILITY=8.0
       judge ops/linear.boxes/; judge ops/rms_norm_linear.boxes/; judge range/delta; judge range/norm
