@@ -27,8 +27,7 @@ inline Room make_room(const swy_device& device) {
   const auto* kernel = reinterpret_cast<const void*>(alone);
   const auto memory = static_cast<int>(device.features.block_memory);
   bool asked = use(device, nullptr) == SWY_OK &&
-               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess &&
-               cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess;
+               cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, memory) == cudaSuccess;
   for (uint32_t i = 1; i < kSizes; ++i) {
     const uint32_t blocks = 1u << i;
     cudaLaunchAttribute cluster{};
@@ -38,6 +37,9 @@ inline Room make_room(const swy_device& device) {
     config.gridDim = blocks, config.blockDim = kThreads, config.dynamicSmemBytes = device.features.block_memory;
     config.attrs = &cluster, config.numAttrs = 1;
     int count = 0;
+    if (blocks > kPortableCluster) {
+      asked = asked && cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) == cudaSuccess;
+    }
     asked = asked && cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
     // If the query fails, an estimate is enough: a cluster without room begins later, with the same result. But not
     // every device runs large clusters.

@@ -278,6 +278,13 @@ swy_status record(const Recording& r) {
                              : record_dim<8>(r, a, cut, rows);
 }
 
+// The most that a block of either form needs.
+template <int N>
+uint32_t memory_of_forms(const swy_attention_attrs& a, const swy_bucket& bucket) {
+  const uint32_t most = memory_bytes<Form<N, 16>>(a.rotary_dim, most_rows(bucket));
+  return bucket.rows == 1 ? std::max(most, memory_bytes<Form<N, 8>>(a.rotary_dim, 1)) : most;
+}
+
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
   if (!one_row_each(bucket) && bucket.rows > kMostRows) {
@@ -296,9 +303,9 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t most = most_rows(bucket), needed = a.head_dim == 64    ? memory_bytes<Form<2, 16>>(a.rotary_dim, most)
-                                                    : a.head_dim == 128 ? memory_bytes<Form<4, 16>>(a.rotary_dim, most)
-                                                                        : memory_bytes<Form<8, 16>>(a.rotary_dim, most);
+  const uint32_t needed = a.head_dim == 64    ? memory_of_forms<2>(a, bucket)
+                          : a.head_dim == 128 ? memory_of_forms<4>(a, bucket)
+                                              : memory_of_forms<8>(a, bucket);
   if (needed > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for: so many
-// columns have a block of the delta rule, which writes them for the output projection, and one of gate_up, for `down`.
+// Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for. A block
+// of the delta rule has so many, and one of gate_up; they write these rows for the output projection and for `down`.
 #pragma once
 
 #include "quad_rows.cuh"
@@ -21,7 +21,7 @@ struct HalfRows {
 };
 
 // Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on.
-// They are multiplied by `factor`. All lanes of a warp call this.
+// Their scale is multiplied by `factor`. All lanes of a warp call this.
 __device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_t row, uint32_t columns, uint32_t half,
                                 float factor = 1.0f) {
   const uint32_t lane = threadIdx.x % 32;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // slices.cuh for one to four rows that the kernel in front has written as integers (half_rows.cuh). A group of 64
-// columns has two scales, so each half of it has products of its own. One multiplies bytes of the weight as they are
-// and, as further columns, their low halves.
+// columns has two scales, so each half of it has products of its own. One product (m16n8k32) multiplies bytes of the
+// weight as they are and, as further columns, their low halves.
 //
 // The eight columns of the second operand are high and low bytes of kRows rows, of 4 / kRows groups: there are kRows
 // sums. Lane 4 g + t has, of sum s, row g (and g + 8) of a tile, row t / kEach of the activations, and group

@@ -19,7 +19,7 @@ struct MixtureBoxes {
   InputNorm norm;
   bool normed;
   float per_width;  // 1 / hidden
-  float* inverse;   // [rows]: of moe_walk.cu, 1 / rms of the input; null unless logits come without it
+  float* inverse;   // [rows]: 1 / rms of the input, for moe_walk.cu; null unless logits come without it
   HalfRows h;       // [rows, m.h_width()]: h times its factor in y; not of moe_walk.cu
 
   __host__ __device__ uint32_t slots() const { return m.top_k + (m.shared_width != 0 ? 1 : 0); }

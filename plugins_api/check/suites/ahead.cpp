@@ -13,6 +13,7 @@ namespace {
 // "" if they are as near as two orders of the same sums; what one has never written, the other has not.
 std::string difference(const char* what, const std::vector<double>& wanted, const std::vector<double>& got) {
   constexpr double kBudget = 2e-2;
+  if (wanted.size() != got.size()) return text(what, " are ", got.size(), ", not ", wanted.size());
   double difference = 0, norm = 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (std::isnan(wanted[i]) != std::isnan(got[i])) return text(what, ": element ", i, " is ", got[i]);

@@ -229,16 +229,6 @@ void mma_sync_aligned_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2,
   const float c[4] = {c0, c1, c2, c3};
   multiply(Numbers::bf16, d, halves_a, halves_b, c);
 }
-// The same of 16 bytes: the first half of what 32 take.
-template <uint32_t M, uint32_t N, uint32_t K>
-void mma_sync_aligned_row_col_s32_u8_s8_s32(int& d0, int& d1, int& d2, int& d3, uint32_t a0, uint32_t a1, uint32_t b,
-                                            int c0, int c1, int c2, int c3) {
-  static_assert(M == 16 && N == 8 && K == 16);
-  void* d[4] = {&d0, &d1, &d2, &d3};
-  const uint32_t halves_a[4] = {a0, a1, 0, 0}, halves_b[2] = {b, 0};
-  const int c[4] = {c0, c1, c2, c3};
-  multiply(Numbers::bytes_unsigned, d, halves_a, halves_b, c);
-}
 
 // ---- products of a warpgroup
 
