@@ -19,7 +19,7 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kMostSpared = 8, kMostRoutedBeside = 32;  // rows
+constexpr uint32_t kSpread = 5, kMostSpared = 8, kMostRoutedBeside = 32;  // rows
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
@@ -52,10 +52,12 @@ T* at(const swy_binding& b) {
 
 // Multiprocessors that the output projection of so many rows leaves to the router behind it: each eight rows have a
 // cluster of eight blocks there, and no block of it has room beside one of the projection. If clusters of the
-// projection were everywhere, the router could not load its weights before these have ended. Up to eight rows find
-// enough multiprocessors free, and those of more than 32 are too many.
+// projection were everywhere, the router could not load its weights before these have ended. That is so with five rows,
+// whose delta rule has few blocks more than multiprocessors; six to eight rows find enough multiprocessors free, and
+// the clusters of more than 32 rows are too many.
 uint32_t left_to_router(const swy_device& device, uint32_t rows) {
-  return rows > kMostSpared && rows <= kMostRoutedBeside ? static_cast<uint32_t>(device.processors) / 2 : 0;
+  const bool leaves = rows == kSpread || (rows > kMostSpared && rows <= kMostRoutedBeside);
+  return leaves ? static_cast<uint32_t>(device.processors) / 2 : 0;
 }
 
 swy_status record_first(swy_list* list, const Part& part, char* workspace, const RouterRows* router, swy_error* error) {
