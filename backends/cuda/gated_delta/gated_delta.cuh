@@ -74,8 +74,8 @@ struct Run : Sequence {
 };
 // kPends: the operation has pending rows. Without, a run has the step's rows only.
 template <bool kPends>
-__device__ inline Run run_of(const swy_step* step, uint32_t seq) {
-  Run s{sequence_of(step, seq)};
+__device__ inline Run run_of(const swy_step* step, uint32_t seq, const Sequence& own) {
+  Run s{own};
   if constexpr (kPends) {
     if (!s.active || step->seq_kept_at == 0) return s;
     const uint32_t word = step_array<uint32_t>(step, step->seq_kept_at)[seq];
@@ -83,6 +83,10 @@ __device__ inline Run run_of(const swy_step* step, uint32_t seq) {
     s.pends = (word & SWY_KEPT_PENDING) != 0;
   }
   return s;
+}
+template <bool kPends>
+__device__ inline Run run_of(const swy_step* step, uint32_t seq) {
+  return run_of<kPends>(step, seq, sequence_of(step, seq));
 }
 
 // Channel c of row i of a run, before the convolution; negative: of the last rows before it.

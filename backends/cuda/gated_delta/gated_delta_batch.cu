@@ -12,6 +12,7 @@
 #include "gated_delta_batch.h"
 
 #include "common/clusters.cuh"
+#include "common/pin.cuh"
 #include "gated_delta_step.h"
 
 namespace gpu {
@@ -41,6 +42,24 @@ __device__ inline uint32_t cluster_number() {
   uint32_t x;
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(x));
   return x;
+}
+
+// sequence_of for a decoding step, in which row i mostly belongs to sequence i; an inactive one beyond the step's. A
+// block cannot request its state before it knows this, so it waits for memory only twice: all words of the step are
+// under way together, then all that they point to.
+__device__ inline Sequence decoding_sequence(const swy_step* step, uint32_t seq) {
+  const uint32_t seqs = step->seqs, at = min(seq, max(seqs, 1u) - 1);
+  const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);
+  const uint32_t* position = step_array<uint32_t>(step, step->row_position_at);
+  uint32_t likely = position[min(at, max(step->rows, 1u) - 1)];
+  uint32_t read = step_array<uint32_t>(step, step->seq_read_slot_at)[at];
+  const uint32_t write = step_array<uint32_t>(step, step->seq_write_slot_at)[at];
+  const uint32_t active = step_array<uint32_t>(step, step->seq_active_at)[at];
+  const uint32_t first = start[at], rows = start[at + 1] - first;
+  pin(likely), pin(read);
+  if (seq >= seqs) return {};
+  const bool fresh = rows > 0 && (first == at ? likely : position[first]) == 0;
+  return {first, rows, read, write, active != 0 && rows > 0, fresh};
 }
 
 // The taps of a channel as bits in memory: a conversion would wait for them and hold up later loads.
@@ -252,7 +271,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   Stamps stamps(kStampDelta);
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t columns = d.value_dim / kWarps, first = warp * columns, bytes = columns * 32 * N * 4;  // of this warp
-  const Run s = blockIdx.y < step->seqs ? run_of<kPends>(step, blockIdx.y) : Run{};
+  const Run s = run_of<kPends>(step, blockIdx.y, decoding_sequence(step, blockIdx.y));
   float* mine = states + first * (32 * N);
   const uint64_t slot = uint64_t{d.values()} * (32 * N), at = (uint64_t{head} * d.value_dim + first) * (32 * N);
   if (lane == 0 && s.active) ask_state(s, d.rule_state + s.read * slot + at, mine, bytes, m.come[warp]);
