@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "quad_ahead.cuh"
 #include "quad_list.cuh"
 #include "quads.cuh"
 
@@ -165,11 +166,15 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
   if (threadIdx.x == 32 && p.m.shared_width != 0) prefetch_map(maps.shared_gate), prefetch_map(maps.shared_up);
   list.begin(p.q);
   QuadRing<kOffsets> ring(p.shape, first_box(dynamic), shared.rings[team_of_warp()]);
+  prefetch_shared_expert(p.m);
+  const ChosenRow chosen(p.m);
   stamps.take_place();
   depend();
   stamps.note(kWaited);
   release_next();
-  list.make(p.m, List::load(p.m, p.q), rows);
+  const uint32_t loaded = List::load(p.m, p.q);
+  chosen.prefetch(p.m, p.q, rows);
+  list.make(p.m, loaded, rows);
   stamps.note(kRead);
   const GateUp part(maps, p, shared, list);
   Asker ask(part);
