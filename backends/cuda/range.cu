@@ -6,14 +6,16 @@
 //                              sequences: the delta rule's kernel rounds the projection's rows; prompts: range_prompt.h
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it, and with many the
 //                              one that copies rows, too
-//   both, or LINEAR, ADD       up to four rows: the projection's kernel also computes the router's logits
-//     before the second        (linear/linear_router.h)
+//   ATTENTION, LINEAR, ADD     three and four rows: attention makes the projection's integers
+//   a mixture behind LINEAR,   up to four rows: the projection's kernel also computes the router's logits
+//     ADD or one of the above  (linear/linear_router.h)
 //   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
-//     behind the second        projection's rows
+//     behind a mixture         projection's rows
 #include "range.h"
 
 #include <algorithm>
 
+#include "attention/attention_decode.h"
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
@@ -59,7 +61,11 @@ bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_i
 
 Parts parts_of(const swy_op* const* ops, uint32_t n) {
   Parts p;
-  if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kDelta;
+  if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kMixer;
+  if (begins(ops, n, {SWY_OP_ATTENTION, SWY_OP_LINEAR, SWY_OP_ADD}) && rows_of(*ops[1]) > kBesideRows &&
+      rows_of(*ops[1]) <= kQuad) {
+    p.projection = kMixer, p.attends = true;
+  }
   if (begins(ops, n, {SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kProjection;
   if (begins(ops + p.projection, n - p.projection, {SWY_OP_RMS_NORM, SWY_OP_MOE, SWY_OP_ADD})) p.mixture = kMixture;
   if (p.projection == kProjection && p.mixture == 0) p.projection = 0;  // LINEAR_ADD does that
@@ -80,8 +86,10 @@ bool by_batch(const swy_device& device, const swy_op& delta, const swy_bucket& b
 }
 bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 
-uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
-  if (p.projection != kDelta) return 0;
+uint64_t workspace_of_projection(const swy_device& device, const Parts& p, const swy_op* const* ops,
+                                 const swy_bucket& bucket) {
+  if (p.attends) return uint64_t{ceil_div(attention_decode_workspace(device, *ops[0], bucket), 256)} * 256;
+  if (!p.delta()) return 0;
   if (many_rows_of_prompts(ops, bucket)) return workspace_of_prompts(ops, bucket);
   const uint64_t rows = rows_of(*ops[1]);
   const uint64_t bytes = rows > kQuad ? few_rows_bytes(*ops[1]) : squares_of_heads(*ops[0], rows) * sizeof(float);
@@ -103,6 +111,12 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
   if (a.value_dim == 32 || a.value_dim == 64 || a.value_dim == 128 || a.value_dim == 256) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "heads of %u values; 32, 64, 128 or 256 can be normed",
                    a.value_dim);
+}
+
+swy_status supports_attention(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
+                              swy_error* error) {
+  SWY_CUDA_TRY(supports_attention_decode(device, *ops[0], bucket, error));
+  return supports_boxes(device, *ops[1], 0, error);
 }
 
 swy_status supports_mixture(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -130,7 +144,8 @@ swy_status supports_logits(const swy_device& device, const swy_op& linear, const
 swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket,
                           swy_error* error) {
   const swy_op* const* mixture = ops + p.projection;
-  if (p.projection == kDelta) SWY_CUDA_TRY(supports_delta(device, ops, bucket, error));
+  if (p.delta()) SWY_CUDA_TRY(supports_delta(device, ops, bucket, error));
+  if (p.attends) SWY_CUDA_TRY(supports_attention(device, ops, bucket, error));
   if (p.layer()) return supports_logits(device, *mixture[-2], *mixture[0], *mixture[1], error);
   return p.mixture != 0 ? supports_mixture(device, *mixture[1], bucket, error) : SWY_OK;
 }
@@ -148,13 +163,15 @@ bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* o
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  if (p.projection == kDelta && many_rows_of_prompts(ops, bucket)) {
+  // Less than by itself, since the projection reads integers.
+  if (p.attends) cost += attention_decode_cost(device, *ops[0], bucket) - 1;
+  if (p.delta() && many_rows_of_prompts(ops, bucket)) {
     cost += cost_of_prompts(device, ops, bucket);
-  } else if (p.projection == kDelta && rows_of(*ops[1]) > kQuad) {
+  } else if (p.delta() && rows_of(*ops[1]) > kQuad) {
     cost += delta_batch_cost(device, *ops[0], bucket) + few_ready_cost(device, *ops[1]);
   } else if (p.projection != 0) {
     const swy_op& linear = *ops[p.projection - 2];
-    cost += (p.projection == kDelta ? 3.5 : 2.0) + 0.7 * (rows_of(linear) - 1) +
+    cost += (p.delta() ? 3.5 : 2.0) + 0.7 * (rows_of(linear) - 1) +
             device.rates.bytes(weight_bytes(*linear.weights[0]), 3e6);
   }
   if (p.mixture != 0) {
@@ -177,9 +194,10 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
   const bool entry = begins_entry(ops, n);
   const uint32_t end = ends_with_head(ops, n);
   if (parts.count() == 0 && !entry && end == 0) {
-    return swy::fail(error, SWY_OK, SWY_REASON_SHAPE,
-                     "begins neither gated_delta, linear, add nor rms_norm, moe, add (nor linear and add before "
-                     "these) nor embedding, rms_norm, rms_norm, linear, linear, add nor rms_norm, lm_head, in f32");
+    return swy::fail(
+        error, SWY_OK, SWY_REASON_SHAPE,
+        "begins neither gated_delta or attention, linear, add nor rms_norm, moe, add (nor linear and add "
+        "before these) nor embedding, rms_norm, rms_norm, linear, linear, add nor rms_norm, lm_head, in f32");
   }
   if ((bucket->flags & SWY_BUCKET_DETERMINISTIC) != 0) {
     return swy::fail(error, SWY_OK, SWY_REASON_FLAGS, "the ranges are not batch-invariant");
@@ -201,7 +219,7 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
     return SWY_OK;
   }
   swy_status s = supports_parts(*device, parts, ops, *bucket, error);
-  if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kDelta) {  // the first part may be possible
+  if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kMixer) {  // the first part may be possible
     parts.mixture = parts.next = 0;
     s = supports_parts(*device, parts, ops, *bucket, error);
   }
@@ -221,7 +239,7 @@ swy_status prepare(swy_device* device, const swy_op* const* ops, uint32_t n, con
     return SWY_OK;
   }
   const Parts p = parts_of(ops, n);
-  *workspace_bytes = workspace_of_projection(p, ops, *bucket);
+  *workspace_bytes = workspace_of_projection(*device, p, ops, *bucket);
   if (p.mixture != 0) {
     const swy_op& moe = *ops[p.projection + 1];
     *workspace_bytes += many_rows(moe)           ? moe_bytes_workspace(moe)

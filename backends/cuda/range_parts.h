@@ -9,15 +9,17 @@
 
 namespace gpu {
 
-constexpr uint32_t kDelta = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
+constexpr uint32_t kMixer = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
 
 // Whether the first of n operations are these, with values that the kernels of ranges support.
 bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids);
 
-// How many operations up to the addition of a projection, with a delta rule in front or without one, then how many of a
-// mixture, and of the next layer's norm and projection.
+// How many operations up to the addition of a projection, with a delta rule or attention in front or without, then how
+// many of a mixture, and of the next layer's norm and projection.
 struct Parts {
   uint32_t projection = 0, mixture = 0, next = 0;
+  bool attends = false;  // with attention in front
+  bool delta() const { return projection == kMixer && !attends; }
   uint32_t count() const { return projection + mixture + next; }
   bool layer() const { return projection != 0 && mixture != 0; }
 };
@@ -35,7 +37,8 @@ bool many_rows(const swy_op& op);
 bool by_batch(const swy_device& device, const swy_op& delta, const swy_bucket& bucket);
 
 // The workspace of the part with a projection; that of the mixture lies behind it.
-uint64_t workspace_of_projection(const Parts& p, const swy_op* const* ops, const swy_bucket& bucket);
+uint64_t workspace_of_projection(const swy_device& device, const Parts& p, const swy_op* const* ops,
+                                 const swy_bucket& bucket);
 
 // Records a range's kernels.
 swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_binding& workspace, swy_error* error);

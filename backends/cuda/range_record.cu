@@ -2,6 +2,7 @@
 // Records the kernels of a range.
 #include <mutex>
 
+#include "attention/attention_decode.h"
 #include "common/projection.cuh"
 #include "gated_delta/gated_delta_batch.h"
 #include "gated_delta/gated_delta_step.h"
@@ -67,9 +68,16 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   Projection p = linear_projection(linear);
   p.residual = at(*part.residual());
   p.y[0] = at(part.sum());
-  if (part.count != kDelta) return record_boxes(linear, p, nullptr, router);
-  const Operands delta_operands{*part.ops[0], *part.bindings[0]};
-  const Recording delta{*list, *part.ops[0], delta_operands, error};
+  if (part.count != kMixer) return record_boxes(linear, p, nullptr, router);
+  const Operands first_operands{*part.ops[0], *part.bindings[0]};
+  const Recording first{*list, *part.ops[0], first_operands, error};
+  if (part.ops[0]->id == SWY_OP_ATTENTION) {
+    const auto halves = HalfRows::in(first_operands.output("y"), rows_of(linear.op), p.width);
+    SWY_CUDA_TRY(record_attention_halves(first, workspace, halves));
+    const HeadNorm heads{halves, nullptr, kHeadPart, 0};
+    return record_boxes(linear, p, &heads, router);
+  }
+  const Recording& delta = first;
   if (many_rows_of_prompts(part.ops, list->bucket)) {
     return record_prompts(delta, linear, p.residual, p.y[0], workspace);
   }
@@ -178,7 +186,7 @@ swy_status record_parts(swy_list* list, const swy_range_operands& o, const swy_b
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "the operations of a range do not feed each other; forbid it: --variant 'range=!swy.range/1'");
   }
-  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(p, o.ops, list->bucket);
+  char *own = at<char>(workspace), *of_mixture = own + workspace_of_projection(*list->device, p, o.ops, list->bucket);
   if (p.layer()) {
     const swy_status s = record_layer(list, first, second, own, of_mixture, error);
     if (s != SWY_OUT_OF_DEVICE_MEMORY) return s;

@@ -56,6 +56,12 @@ void rows_ahead(Builder& b, uint32_t rows) {
 void three_rows_ahead(Builder& b) { rows_ahead(b, 3); }
 void four_rows_ahead(Builder& b) { rows_ahead(b, 4); }
 void three_rows_move(Builder& b) { b.step({{0, 3, 37, true, 1, 0, {0, 1, 2}}}); }
+// Positions that several clusters of blocks divide, where a kernel has such.
+void three_far_tokens(Builder& b) {
+  std::vector<uint32_t> pages(125);
+  std::iota(pages.begin(), pages.end(), 2);
+  b.step({{0, 1, 5, true, 0, 0, {0}}, {1, 1, 1990, true, 1, 1, pages}, {2, 1, 9, false, 2, 2, {1}}});
+}
 void first_rows(Builder& b) { b.rows({4}); }
 void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
 
@@ -240,6 +246,22 @@ Link delta(uint32_t key_heads, uint32_t value_heads, uint32_t key_dim, uint32_t 
           }};
 }
 
+Link attention(uint32_t heads, uint32_t kv_heads, uint32_t head_dim, bool gated = true) {
+  swy_attention_attrs a{};
+  a.heads = heads;
+  a.kv_heads = kv_heads;
+  a.head_dim = head_dim;
+  a.rotary_dim = head_dim / 2;
+  a.rope_theta = 1e6f;
+  a.scale = 1 / std::sqrt(static_cast<float>(head_dim));
+  a.norm_eps = 1e-6f;
+  a.gated = gated ? 1 : 0;
+  return {SWY_OP_ATTENTION, [=](Builder& b) {
+            attention_inputs(b.attrs(a), a);
+            b.paged({2, kv_heads, head_dim}, 1).output(uint64_t{heads} * head_dim);
+          }};
+}
+
 // A layer from its projection on, the links `first` and a linear: the projection's addition and the mixture.
 std::vector<Link> layer(std::vector<Link> first, Link product, uint64_t hidden, Link mix) {
   first.push_back(std::move(product));
@@ -412,6 +434,14 @@ const std::vector<Chain>& all_chains() {
        layer({delta(9, 18, 128)}, linear(2304, 256, i4a), 256, mixture(256, 256, i4, SWY_BF16))},
       {"delta4_pending_layer", four_tokens_pending,
        layer({delta(1, 2, 128)}, linear(256, 256, i4), 256, mixture(256, 256, i4))},
+      {"attention4_rows_linear_add", four_rows, {attention(2, 1, 128), linear(256, 80, i4), add(80)}},
+      {"attention3_far_linear_add", three_far_tokens, {attention(4, 1, 64), linear(256, 80, i4), add(80)}},
+      {"attention3_layer", three_rows_move,
+       layer({attention(8, 2, 64, false)}, linear(512, 256, i4), 256, mixture(256, 512, i4, SWY_BF16))},
+      {"attention4_layer", four_tokens,
+       layer({attention(4, 1, 256)}, linear(1024, 512, i4a), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"attention4_ahead_layer", four_rows_ahead,
+       layer({attention(9, 3, 256)}, linear(2304, 256, whole), 256, mixture(256, 256, i4))},
       {"linear_layer", one_token, layer({}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"linear_wide_layer", one_token, layer({}, linear(2304, 256, i4a), 256, mixture(256, 512, i4a))},
       {"linear_eight_layer", one_token, layer({}, linear(512, 512, i4), 512, mixture(512, 256, i4, SWY_BF16, 10, 8))},

@@ -3,6 +3,7 @@
 // are joined.
 #pragma once
 
+#include "common/half_rows.cuh"
 #include "rope.cuh"
 
 namespace gpu {
@@ -13,9 +14,10 @@ constexpr uint32_t kNoWindow = 1u << 31;
 struct Attention : Rotation {
   const float *q, *k, *v;  // the operation's inputs
   void* pages;
-  float* y;      // [rows, heads * head_dim]
-  void* ready;   // [rows, heads, head_dim]: q, normed, rotated and scaled, in fp32 or (packed) bf16
-  float* parts;  // [rows, head groups, splits, kHeads, head_dim + 2]
+  float* y;         // [rows, heads * head_dim]
+  HalfRows halves;  // where the same goes as integers; without words, y is written
+  void* ready;      // [rows, heads, head_dim]: q, normed, rotated and scaled, in fp32 or (packed) bf16
+  float* parts;     // [rows, head groups, splits, kHeads, head_dim + 2]
   uint32_t* counters;
   Weight q_norm, k_norm;
   uint32_t heads, kv_heads, head_dim, rotary;

@@ -19,6 +19,7 @@
 #include <algorithm>
 
 #include "attention_cut.cuh"
+#include "attention_decode.h"
 #include "attention_heads.cuh"
 #include "host/tensor_map.h"
 
@@ -114,6 +115,12 @@ struct Outputs {
     const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
     const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
                                  k.value.z * scale * factor.z, k.value.w * scale * factor.w);
+    if constexpr (F::kPieces != kMostBlocks) {  // a step of one row
+      if (a.halves.words != nullptr) {
+        put_four(a.halves, y, (piece * F::kPiece + i) * 4);
+        return;
+      }
+    }
     reinterpret_cast<float4*>(a.y + piece * F::kPiece * 4)[i] = y;
   }
 };
@@ -125,21 +132,22 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
                                       const Outputs<F>& outputs, const float4& factor, const Memory<F>& memory) {
   const uint32_t unit = blockIdx.z * gridDim.y + blockIdx.y;
   const Parts parts(a, unit);
-  for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
-    const uint32_t piece = i / F::kPiece, at = i % F::kPiece;
-    const Known k = join_blocks<F>(memory, cut, piece, at);
-    if (F::kPieces == kMostBlocks || clusters == 1) {
-      outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
-      continue;
+  const auto place = [&](uint32_t i) { return rank * cut.own<F>() + i / F::kPiece; };
+  const bool several = F::kPieces != kMostBlocks && clusters != 1;
+  if (several) {
+    const uint32_t cluster = blockIdx.x >> cut.shift();
+    for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
+      const uint32_t at = i % F::kPiece;
+      const Known k = join_blocks<F>(memory, cut, i / F::kPiece, at);
+      parts.value(cluster, place(i))[at] = k.value;
+      if (at == 0) *parts.stat(cluster, place(i)) = make_float2(k.top, k.sum);
     }
-    const uint32_t cluster = blockIdx.x >> cut.shift(), place = rank * cut.own<F>() + piece;
-    parts.value(cluster, place)[at] = k.value;
-    if (at == 0) *parts.stat(cluster, place) = make_float2(k.top, k.sum);
+    if (outputs.count == 0 || !last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
   }
-  if (F::kPieces == kMostBlocks || clusters == 1 || outputs.count == 0) return;
-  if (!last_cluster(a.counters + unit, clusters, cut, rank, &memory.small().last)) return;
+#pragma unroll 1
   for (uint32_t i = threadIdx.x; i < outputs.count; i += kThreads) {
-    const Known k = join_clusters(parts, clusters, rank * cut.own<F>() + i / F::kPiece, i % F::kPiece);
+    const Known k = several ? join_clusters(parts, clusters, place(i), i % F::kPiece)
+                            : join_blocks<F>(memory, cut, i / F::kPiece, i % F::kPiece);
     outputs.write(i, k, i == threadIdx.x ? factor : outputs.open(outputs.gate(i)));
   }
 }
@@ -265,18 +273,21 @@ swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, ui
                             : record_form<N, kMostRows>(r, a, cut, rows);
 }
 
-swy_status record(const Recording& r) {
+// `parts`: of workspace().
+swy_status record_with(const Recording& r, void* parts, const HalfRows& halves) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Cut cut = cut_of(r.device(), r.attrs<swy_attention_attrs>(), r.bucket());
   Attention a = attention_of(r, false);
   a.splits = cut.most;
-  a.parts = static_cast<float*>(r.operands.workspace());
+  a.halves = halves;
+  a.parts = static_cast<float*>(parts);
   a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   return a.head_dim == 64    ? record_dim<2>(r, a, cut, rows)
          : a.head_dim == 128 ? record_dim<4>(r, a, cut, rows)
                              : record_dim<8>(r, a, cut, rows);
 }
+swy_status record(const Recording& r) { return record_with(r, r.operands.workspace(), {}); }
 
 // The most that a block of either form needs.
 template <int N>
@@ -332,5 +343,19 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 std::span<const Kernel> attention_decode_kernels() { return kKernels; }
+
+swy_status supports_attention_decode(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
+                                     swy_error* error) {
+  return supports(device, op, bucket, error);
+}
+double attention_decode_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return cost(device, op, bucket);
+}
+uint64_t attention_decode_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  return workspace(device, op, bucket);
+}
+swy_status record_attention_halves(const Recording& r, void* workspace, const HalfRows& halves) {
+  return record_with(r, workspace, halves);
+}
 
 }  // namespace gpu

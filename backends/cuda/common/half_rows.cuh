@@ -43,4 +43,28 @@ __device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_
   if (lane == 0) to.scales[first + half % 2] = make_float2(scale * factor * (1.0f / 16), __uint_as_float(16 * sum));
 }
 
+// Writes the four columns of a row that this lane passes, from element `at` of all rows on. Eight neighbouring lanes,
+// which all call this, have 32 columns.
+__device__ inline void put_four(const HalfRows& to, const float4& v, uint64_t at) {
+  const uint32_t lane = threadIdx.x % 32, eight_lanes = 0xffu << (lane & 24);
+  const auto other = [&](auto x, int d) { return __shfl_xor_sync(eight_lanes, x, d); };
+  float top = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+#pragma unroll
+  for (int d = 1; d < 8; d *= 2) top = fmaxf(top, other(top, d));
+  const float scale = scale_of_most(top);
+  // Two lanes have eight columns: one writes their high bytes, the other one the low ones.
+  const bool second = lane % 2 != 0;
+  const float4 w = make_float4(other(v.x, 1), other(v.y, 1), other(v.z, 1), other(v.w, 1));
+  const float4 a = second ? w : v, b = second ? v : w;
+  const float eight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+  const PieceBytes bytes(eight, reciprocal(scale));
+  uint32_t sum = bytes.sum;
+  sum += other(sum, 2);
+  sum += other(sum, 4);
+  const uint64_t half = at / kHalfGroup, first = half / 2 * 2;  // of the group
+  to.words[first * 8 + (at % kHalfGroup / 8 + (second ? 4 : 0)) * 2 + half % 2] =
+      make_uint2(second ? bytes.low_odd : bytes.high_odd, second ? bytes.low_both : bytes.high_both);
+  if (lane % 8 == 0) to.scales[half] = make_float2(scale * (1.0f / 16), __uint_as_float(16 * sum));
+}
+
 }  // namespace gpu

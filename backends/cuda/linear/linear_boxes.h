@@ -12,7 +12,8 @@ namespace gpu {
 // norm's weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
 struct HeadNorm {
   HalfRows x;
-  const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate
+  const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate; or
+                         // null, of three or four rows: there is nothing to divide by
   uint32_t dim;          // 32, 64, 128 or 256
   float eps;
 };

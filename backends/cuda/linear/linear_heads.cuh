@@ -48,9 +48,11 @@ struct HeadPlaces {
     for (uint32_t s = 0; s < kRows; ++s) w[s] = there ? __ldcg(words + s * kEach * 8) : make_uint4(0, 0, 0, 0);
     if (of_there) {
       of = __ldcg(scales);
-      const float first = factor(b, squares);
-      of.x *= first;
-      of.z *= b.heads.dim == 32 ? factor(b, squares + head_parts(32)) : first;
+      if (kRows < kQuad || b.heads.squares != nullptr) {
+        const float first = factor(b, squares);
+        of.x *= first;
+        of.z *= b.heads.dim == 32 ? factor(b, squares + head_parts(32)) : first;
+      }
     }
     x.take(w);
     if constexpr (Operand::kHeld) {

@@ -110,10 +110,7 @@ Case attention(swy_op_id op, const Shape& s, const Scene& scene, Random& random)
   } else if (op == SWY_OP_ATTEND) {
     b.input(width);
   } else {
-    b.input(s.gated ? 2 * width : width).input(kv).input(kv);
-    if (!s.second || s.second->qk_norm) {
-      b.plain({s.head_dim}, SWY_F32, 1 - s.bias, 0.3).plain({s.head_dim}, SWY_BF16, 1 - s.bias, 0.3);
-    }
+    attention_inputs(b, a, !s.second || s.second->qk_norm);
     if (s.second) table(b, s);
   }
   if (s.second && s.second->sinks) b.plain({s.heads}, s.gated ? SWY_F32 : SWY_BF16, 1, 1.5);
@@ -261,6 +258,14 @@ void random_attention_cases(Random& random, std::vector<CaseSpec>& out) {
   s.second = Second{random.below(2) == 0, random.below(2) == 0, random.below(40),
                     1 + 0.1f * static_cast<float>(random.below(5))};
   for (const swy_op_id op : {SWY_OP_ATTENTION, SWY_OP_ATTEND}) put(out, op, s, scene);
+}
+
+void attention_inputs(Builder& b, const swy_attention_attrs& a, bool normed) {
+  const uint64_t width = uint64_t{a.heads} * a.head_dim, kv = uint64_t{a.kv_heads} * a.head_dim;
+  b.input(a.gated != 0 ? 2 * width : width).input(kv).input(kv);
+  if (!normed) return;
+  const double around = 1 - a.norm_weight_bias;
+  b.plain({a.head_dim}, SWY_F32, around, 0.3).plain({a.head_dim}, SWY_BF16, around, 0.3);
 }
 
 }  // namespace switchyard::check
