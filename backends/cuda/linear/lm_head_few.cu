@@ -23,57 +23,70 @@ struct FoundByBlock {
   uint32_t bad[kHeadMostRows];
 };
 
-// The sampling row of a lane. If the largest logit decides, only logits that are not below `bound`, which a block's
-// warps share, are examined.
+// The sampling row of a lane. Unless penalties or biases change its logits, only those that may beat what the block's
+// warps have found before are examined.
 template <int N>
 struct LaneDraw {
   static constexpr uint32_t kApart = 32 / N, kIds = 16 / kApart;  // lanes of a row, and ids of each
-  Draw r{};
+  const Draws& d;
+  const swy_step* step;
+  LogitBound bound;
   uint32_t row = 0;
-  bool draws = false, filters = false;
+  bool draws = false, bounded = false;
   uint32_t written = 0;  // one bit for each row whose logits are wanted, over all lanes
 
-  __device__ LaneDraw(const Draws& d, const swy_step* step) {
+  __device__ LaneDraw(const Draws& draws_of_rows, const swy_step* s) : d(draws_of_rows), step(s) {
     const uint32_t i = threadIdx.x % N;
     if (i < step->sample_rows) {
-      r = draw_of(d, step, i);
+      const Draw r = draw_of(d, step, i);
       row = r.slot->logit_row;
       draws = r.simple;
-      filters = largest_decides(r);
+      bounded = r.counts == nullptr && r.slot->bias_count == 0;
+      bound = LogitBound(r);
       if (!r.simple) written = 1u << row;
     }
     written = __reduce_or_sync(kAll, written);
   }
-  __device__ static float float_of(unsigned long long key) {
-    const auto bits = static_cast<uint32_t>(key >> 32);
-    return key == 0 ? -INFINITY : __uint_as_float((bits & 0x80000000u) != 0 ? bits ^ 0x80000000u : ~bits);
-  }
 
+  // The most promising id is examined first, so that of a block's first tiles most others are not.
   template <class Block>
   __device__ void look(const Block& block, uint32_t tile, FoundByBlock& found) const {
     const uint32_t i = threadIdx.x % N, part = threadIdx.x % 32 / N, vocab = block.h.w.rows;
     if (!draws) return;
-    const unsigned long long before = *const_cast<volatile unsigned long long*>(&found.key[i]);
-    float top = -INFINITY;
-    uint32_t near = 0;
+    Best best;
+    best.key = *const_cast<volatile unsigned long long*>(&found.key[i]);
+    const uint64_t before = best.key;
+    uint32_t ids[kIds];
+    float most[kIds], top = -INFINITY;
 #pragma unroll
     for (uint32_t k = 0; k < kIds; ++k) {
-      const uint32_t j = k * kApart + part;
-      if (block.id_of(tile, j) < vocab) near |= 1u << k, top = fmaxf(top, block.staged(j, row));
+      ids[k] = block.id_of(tile, k * kApart + part);
+      most[k] = bounded ? block.staged(k * kApart + part, row) : INFINITY;
     }
-    if (filters) {
-      const float bound = bound_of(fmaxf(top, float_of(before)));
+    if (bounded) bound.apply(ids, most);
+#pragma unroll
+    for (uint32_t k = 0; k < kIds; ++k) {
+      if (ids[k] >= vocab) most[k] = -INFINITY;
+      top = fmaxf(top, most[k]);
+    }
+    if (top < best.bound()) return;
+    const Draw r = draw_of(d, step, i);
+#pragma unroll 1
+    do {
+      uint32_t at = kIds;
+      float next = -INFINITY;
 #pragma unroll
       for (uint32_t k = 0; k < kIds; ++k) {
-        if (block.staged(k * kApart + part, row) < bound) near &= ~(1u << k);
+        if (at == kIds && most[k] == top) {
+          most[k] = -INFINITY, at = k;
+        } else {
+          next = fmaxf(next, most[k]);
+        }
       }
-    }
-    Best best;
-#pragma unroll 1
-    for (; near != 0; near &= near - 1) {
-      const uint32_t j = (__ffs(near) - 1) * kApart + part;
+      const uint32_t j = at * kApart + part;
       best.look(r, block.id_of(tile, j), block.staged(j, row));
-    }
+      top = next;
+    } while (!(top < best.bound()));
     if (best.key > before) atomicMax(&found.key[i], best.key);
     if (best.bad != 0) found.bad[i] = 1;
   }

@@ -108,6 +108,39 @@ __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
   return x;
 }
 
+// At least the noise that 64 random bits become, without a logarithm, from the upper 32 of them as a fraction u.
+// swy_gumbel is -log(-log1p(-u)), which is not above -log(u). A float's bits, as an integer times 2^-23, less 127, are
+// not above its logarithm to base 2. For u = 0 the result is above SWY_GUMBEL_MAX.
+__device__ inline float noise_bound(uint64_t random) {
+  const auto bits = static_cast<float>(swy_float_bits(static_cast<float>(static_cast<uint32_t>(random >> 32))));
+  constexpr float kLn2 = 0x1.62e430p-1f, kRounding = 0x1p-10f;
+  return fmaf(bits, -kLn2 * 0x1p-23f, kLn2 * (127 + 32) + kRounding);
+}
+
+// What the values that the last step compares are not above, in simple rows without penalties and biases.
+struct LogitBound {
+  uint64_t seed = 0, position = 0;
+  float factor = 0;  // 0: greedy
+
+  __device__ LogitBound() {}
+  __device__ explicit LogitBound(const Draw& r)
+      : seed(r.p->seed), position(r.slot->position), factor(r.p->inv_temperature) {}
+
+  // Turns logits into their bounds: +inf for bad ones, never -inf. The random bits of all ids are computed side by
+  // side, as those of one are a long chain of few instructions.
+  template <uint32_t kCount>
+  __device__ void apply(const uint32_t (&id)[kCount], float (&v)[kCount]) const {
+    if (factor != 0.0f) {
+#pragma unroll
+      for (uint32_t k = 0; k < kCount; ++k) {
+        v[k] = swy_add(swy_mul(v[k], factor), noise_bound(swy_random_bits(seed, position, id[k])));
+      }
+    }
+#pragma unroll
+    for (float& x : v) x = x < INFINITY ? fmaxf(x, -FLT_MAX) : INFINITY;
+  }
+};
+
 // The largest key of the ids that a thread has examined, and whether one of their logits was bad; then the same for a
 // block.
 struct Best {
@@ -119,6 +152,13 @@ struct Best {
     if (!is_live(r, id, logit)) return;
     const uint64_t other = final_key(r, id, value_of(r, id, logit));
     key = other > key ? other : key;
+  }
+  // Ids whose LogitBound is less have smaller keys. Nothing is said about values below -2^39, which may come from
+  // logits that the clamp raised: by scaling, its -2^100 becomes -2^40 or less.
+  __device__ float bound() const {
+    const auto bits = static_cast<uint32_t>(key >> 32);
+    const float x = swy_bits_float((bits & 0x80000000u) != 0 ? bits ^ 0x80000000u : ~bits);
+    return key == 0 || x < -0x1p39f ? -FLT_MAX : bound_of(x);
   }
   // The whole block calls this: writes the result of all threads to d.best and d.bad. `scratch`: that of block_max.
   __device__ void give(const Draws& d, uint64_t at, uint64_t* scratch) {
