@@ -61,10 +61,10 @@ bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_i
 
 Parts parts_of(const swy_op* const* ops, uint32_t n) {
   Parts p;
-  if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kMixer;
+  if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kSequenceMixer;
   if (begins(ops, n, {SWY_OP_ATTENTION, SWY_OP_LINEAR, SWY_OP_ADD}) && rows_of(*ops[1]) > kBesideRows &&
       rows_of(*ops[1]) <= kQuad) {
-    p.projection = kMixer, p.attends = true;
+    p.projection = kSequenceMixer, p.attends = true;
   }
   if (begins(ops, n, {SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kProjection;
   if (begins(ops + p.projection, n - p.projection, {SWY_OP_RMS_NORM, SWY_OP_MOE, SWY_OP_ADD})) p.mixture = kMixture;
@@ -163,7 +163,7 @@ bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* o
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  // Less than by itself, since the projection reads integers.
+  // A microsecond less than by itself, since the projection reads integers.
   if (p.attends) cost += attention_decode_cost(device, *ops[0], bucket) - 1;
   if (p.delta() && many_rows_of_prompts(ops, bucket)) {
     cost += cost_of_prompts(device, ops, bucket);
@@ -219,7 +219,7 @@ swy_status claim(swy_device* device, const swy_op* const* ops, uint32_t n, const
     return SWY_OK;
   }
   swy_status s = supports_parts(*device, parts, ops, *bucket, error);
-  if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kMixer) {  // the first part may be possible
+  if (s == SWY_UNSUPPORTED && parts.layer() && parts.projection == kSequenceMixer) {  // the first part may be possible
     parts.mixture = parts.next = 0;
     s = supports_parts(*device, parts, ops, *bucket, error);
   }

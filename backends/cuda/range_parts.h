@@ -9,7 +9,7 @@
 
 namespace gpu {
 
-constexpr uint32_t kMixer = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
+constexpr uint32_t kSequenceMixer = 3, kProjection = 2, kMixture = 3, kNext = 2;  // lengths of the parts
 
 // Whether the first of n operations are these, with values that the kernels of ranges support.
 bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_id> ids);
@@ -19,7 +19,7 @@ bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_i
 struct Parts {
   uint32_t projection = 0, mixture = 0, next = 0;
   bool attends = false;  // with attention in front
-  bool delta() const { return projection == kMixer && !attends; }
+  bool delta() const { return projection == kSequenceMixer && !attends; }
   uint32_t count() const { return projection + mixture + next; }
   bool layer() const { return projection != 0 && mixture != 0; }
 };

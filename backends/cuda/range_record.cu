@@ -20,7 +20,7 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kSpread = 5, kMostSpared = 8, kMostRoutedBeside = 32;  // rows
+constexpr uint32_t kLeastReady = 5, kMostSpared = 8, kMostRoutedBeside = 32;  // rows
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
@@ -53,11 +53,12 @@ T* at(const swy_binding& b) {
 
 // Multiprocessors that the output projection of so many rows leaves to the router behind it: each eight rows have a
 // cluster of eight blocks there, and no block of it has room beside one of the projection. If clusters of the
-// projection were everywhere, the router could not load its weights before these have ended. That is so with five rows,
-// whose delta rule has few blocks more than multiprocessors; six to eight rows find enough multiprocessors free, and
-// the clusters of more than 32 rows are too many.
+// projection were everywhere, the router could not load its weights before these have ended. So it was on an H200 with
+// five rows of 32 value heads, whose delta rule has few blocks more than the card has multiprocessors; with six to
+// eight rows the router found enough of them free (docs/evidence/cuda-five-to-eight.md), and the clusters of more than
+// 32 rows are too many.
 uint32_t left_to_router(const swy_device& device, uint32_t rows) {
-  const bool leaves = rows == kSpread || (rows > kMostSpared && rows <= kMostRoutedBeside);
+  const bool leaves = rows == kLeastReady || (rows > kMostSpared && rows <= kMostRoutedBeside);
   return leaves ? static_cast<uint32_t>(device.processors) / 2 : 0;
 }
 
@@ -68,7 +69,7 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   Projection p = linear_projection(linear);
   p.residual = at(*part.residual());
   p.y[0] = at(part.sum());
-  if (part.count != kMixer) return record_boxes(linear, p, nullptr, router);
+  if (part.count != kSequenceMixer) return record_boxes(linear, p, nullptr, router);
   const Operands first_operands{*part.ops[0], *part.bindings[0]};
   const Recording first{*list, *part.ops[0], first_operands, error};
   if (part.ops[0]->id == SWY_OP_ATTENTION) {

@@ -44,9 +44,9 @@ void make_uneven(Case& c);
 // rounding error of the input. None of other operations.
 std::vector<uint64_t> unclear_rows(const Case& c);
 
-// Inputs, weights, states and output of GATED_DELTA; plain weights but for the decays' have this type.
 // Inputs of ATTENTION, and the norms of its query and key heads.
 void attention_inputs(Builder& b, const swy_attention_attrs& a, bool normed = true);
+// Inputs, weights, states and output of GATED_DELTA; plain weights but for the decays' have this type.
 void gated_delta_operands(Builder& b, const swy_gated_delta_attrs& a, swy_dtype plain);
 
 // One per file of cases/.

@@ -115,7 +115,7 @@ struct Outputs {
     const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
     const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
                                  k.value.z * scale * factor.z, k.value.w * scale * factor.w);
-    if constexpr (F::kPieces != kMostBlocks) {  // a step of one row
+    if constexpr (F::kPieces != kMostBlocks) {  // a step of one row writes floats
       if (a.halves.words != nullptr) {
         put_four(a.halves, y, (piece * F::kPiece + i) * 4);
         return;

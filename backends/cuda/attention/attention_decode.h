@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION of few rows, or of one row per sequence, whose output the next projection gets as it reads it: for ranges.
+// ATTENTION of few rows, or of one row per sequence, for ranges: it writes the integers that the projection behind it
+// multiplies.
 #pragma once
 
 #include "common/half_rows.cuh"

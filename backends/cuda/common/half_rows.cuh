@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for. A block
-// of the delta rule has so many, and one of gate_up; they write these rows for the output projection and for `down`.
+// Rows of activations as integers with a scale for every 32 columns, half of what a scale of a weight is for. Blocks of
+// the delta rule and of gate_up have so many columns, and eight lanes of attention; they write these rows for the
+// output projection and for `down`.
 #pragma once
 
 #include "quad_rows.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Projections of up to four rows by boxes of their weights, and projections of the delta rule's output before its norm
-// and gate.
+// Projections of up to four rows by boxes of their weights, also of integers that the kernel in front writes: the delta
+// rule's output before its norm, or attention's.
 #pragma once
 
 #include "common/half_rows.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of linear_boxes.cu whose input are heads of the delta rule, as integers that lack the norm's factor.
+// A block of linear_boxes.cu whose input are heads of the delta rule, as integers that lack the norm's factor, or of
+// attention, which have none.
 #pragma once
 
 #include "common/slices_halves.cuh"

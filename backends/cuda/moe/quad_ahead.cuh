@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first product of the experts of few rows brings to the second-level cache before its teams request boxes. A
-// team requests its first box 2.3 us after the router has ended: the list must be made, and places in it found. These
+// What the first product of the experts of few rows brings to the second-level cache before its teams request boxes.
+// For these the list must be made, and places in it found (docs/evidence/cuda-even-shares.md has the times). These
 // requests need neither, so memory is busy meanwhile.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace gpu {
 
 #ifdef SWY_HOPPER
 
-constexpr uint32_t kLine = 128;  // bytes
+constexpr uint32_t kLine = 128, kMostOfWeight = 1u << 20;  // bytes
 
-// Brings a whole weight. `thread`: of the `threads` that call this.
+// Brings a weight, at most a megabyte: more would delay the kernel in front. `thread`: of the `threads` that call this.
 __device__ inline void prefetch_weight(const Weight& w, uint32_t thread, uint32_t threads) {
   const auto prefetch = [&](const void* from, uint32_t bytes) {
 #pragma unroll 1
-    for (uint32_t at = thread * kLine; at < bytes; at += threads * kLine) {
+    for (uint32_t at = thread * kLine; at < min(bytes, kMostOfWeight); at += threads * kLine) {
       prefetch_line(static_cast<const uint8_t*>(from) + at);
     }
   };

@@ -117,7 +117,7 @@ __device__ inline float noise_bound(uint64_t random) {
   return fmaf(bits, -kLn2 * 0x1p-23f, kLn2 * (127 + 32) + kRounding);
 }
 
-// What the values that the last step compares are not above, in simple rows without penalties and biases.
+// Upper bounds of the values that the last step compares, in simple rows without penalties and biases.
 struct LogitBound {
   uint64_t seed = 0, position = 0;
   float factor = 0;  // 0: greedy

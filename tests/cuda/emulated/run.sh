@@ -40,7 +40,7 @@ for part; do
   case $part in
     boxes) judge ops/linear.boxes/; judge ops/linear_add.boxes/; judge ops/rms_norm_linear.boxes/
       judge ops/linear.strips/ ;;
-    few) judge ops/linear.few/; judge ops/rms_norm_linear.few/ ;;
+    few) judge ops/linear.few/; judge ops/rms_norm_linear.few/; judge ops/lm_head_sample.few/ ;;
     moe) judge ops/moe.boxes/; judge ops/moe_add.boxes/moe_add.i4.g64.rows4 ;;
     bytes) judge ops/linear.bytes/; judge ops/moe.bytes/ --one-in 3 ;;
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
@@ -48,7 +48,8 @@ for part; do
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8
       SWITCHYARD_EMULATED_PROCESSORS=132 judge ops/attention.decode/attention.16h2kv.dim256 --slow ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
-      judge range/delta; judge range/first_delta; judge range/linear
+      judge range/delta; judge range/first_delta; judge range/linear; judge range/attention
+      SWITCHYARD_EMULATED_PROCESSORS=132 judge range/attention3_far
       judge range/embedding; judge range/wide_embedding; judge timelines/; judge ahead/ ;;
     memory) for name in attention cast linear moe rms; do judge "memory/$name"; done ;;
     rest) judge ops/ --one-in 300 ;;
