@@ -23,6 +23,7 @@ struct Way {
   uint32_t listed = 0;     // candidates; 0: as many as suit the rest
   double spread = 3;       // of the logits
   bool brief = false;      // one case suffices
+  bool overflows = false;  // of every four rows one has a logit of +inf, one of -inf, one of NaN
 };
 
 constexpr size_t kPlainWays = 13;  // the first: any row of a step can be sampled so
@@ -123,6 +124,17 @@ void tie(Weight& head, Random& random) {
   encode_weight(head, rows);
 }
 
+// Activations and a weight in the first column whose product is beyond fp32.
+constexpr float kHugeActivation = 1e34f, kHugeWeight = 4e5f;
+
+// The weight is one id's. Of the other ids it is zero, or next to it where the encoding has no zero.
+void let_overflow(Weight& head, Random& random) {
+  const uint64_t vocab = head.desc.dims[0], hidden = head.desc.dims[1], huge = random.below(vocab);
+  std::vector<float> weights = random.normals(vocab * hidden, 0, 3 / std::sqrt(static_cast<double>(hidden)));
+  for (uint64_t v = 0; v < vocab; ++v) weights[v * hidden] = v == huge ? kHugeWeight : 0;
+  encode_weight(head, weights);
+}
+
 // Every second wanted row is sampled; the others' logits are read by the host.
 Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const Head& head, Random& random) {
   Builder b(op, random);
@@ -146,6 +158,13 @@ Case sample(swy_op_id op, const Way& way, uint32_t rows, uint64_t vocab, const H
     for (size_t i = 0; bad && random.draws() && i < s.draws.size(); i += 4) {
       s.inputs[0].floats[s.draws[i].logit_row * head.hidden] = NAN;
     }
+    if (way.overflows && random.draws()) {
+      let_overflow(b.peek().weights[0], random);
+      constexpr float kFirst[] = {kHugeActivation, -kHugeActivation, NAN, 1};
+      for (size_t i = 0; i < s.draws.size(); ++i) {
+        s.inputs[0].floats[s.draws[i].logit_row * head.hidden] = kFirst[i % 4];
+      }
+    }
   }
   if (op == SWY_OP_TOP_CANDIDATES) {
     swy_top_candidates_attrs a{};
@@ -167,6 +186,24 @@ void put(std::vector<CaseSpec>& out, swy_op_id op, const Way& way, uint32_t rows
          bool slow) {
   out.push_back({op, op_name(op) + "." + way.name + ".rows" + std::to_string(rows) + ".vocab" + std::to_string(vocab),
                  slow, [=](Random& random) { return sample(op, way, rows, vocab, head, random); }});
+}
+
+// Heads of several rows whose largest values decide: some are equal, from others no token may be drawn.
+void several_rows_cases(std::vector<CaseSpec>& out) {
+  const Way greedy = {.name = "greedy", .temperature = 0},
+            ties = {.name = "greedy_ties", .temperature = 0, .ties = true},
+            overflow = {.name = "overflow", .overflows = true},
+            greedy_overflow = {.name = "greedy_overflow", .temperature = 0, .overflows = true};
+  const struct {
+    const Way& way;
+    uint32_t rows;
+    swy_dtype dtype;
+  } all[] = {{greedy, 6, SWY_I4},     {greedy, 27, SWY_I4A},         {ties, 8, SWY_I4A},
+             {ties, 15, SWY_I4},      {ties, 32, SWY_I4A},           {overflow, 7, SWY_I4},
+             {overflow, 29, SWY_I4A}, {greedy_overflow, 16, SWY_I4}, {greedy_overflow, 8, SWY_I4A}};
+  for (const auto& [way, rows, dtype] : all) {
+    put(out, SWY_OP_LM_HEAD_SAMPLE, way, rows, 1100, {256, dtype, 64}, false);
+  }
 }
 
 }  // namespace
@@ -203,6 +240,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
     const swy_dtype dtype = (i + i / 4) % 2 == 0 ? SWY_I4 : SWY_I4A;
     put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 4], 1300, {512, dtype, 64}, false);
   }
+  several_rows_cases(out);
 }
 
 void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
