@@ -19,6 +19,17 @@ struct HalfRows {
     auto* words = static_cast<uint2*>(memory);
     return {words, reinterpret_cast<float2*>(words + rows * columns / 4)};
   }
+  // Writes what lane i of eight has of a half: the high bytes of eight columns or, as lane i + 4, the low ones.
+  // `first`: the first half of its group.
+  __device__ void put_words(uint64_t first, uint32_t half, uint32_t i, const PieceBytes& bytes) const {
+    const bool low = i >= 4;
+    words[first * 8 + i * 2 + half] =
+        make_uint2(low ? bytes.low_odd : bytes.high_odd, low ? bytes.low_both : bytes.high_both);
+  }
+  // `sum`: of the integers of a half.
+  __device__ void put_scale(uint64_t half, float scale, uint32_t sum) const {
+    scales[half] = make_float2(scale * (1.0f / 16), __uint_as_float(16 * sum));
+  }
 };
 
 // Writes columns 32 `half` to 32 `half` + 31 of a row of `columns`: lane i passes eight of them, from 8 (i % 4) on.
@@ -36,12 +47,8 @@ __device__ inline void put_half(const HalfRows& to, const float (&v)[8], uint64_
   sum += __shfl_xor_sync(kAll, sum, 1);
   sum += __shfl_xor_sync(kAll, sum, 2);
   const uint64_t first = row * (columns / kHalfGroup) + half / 2 * 2;  // of the group
-  const bool low = lane >= 4;
-  if (lane < 8) {
-    to.words[first * 8 + lane * 2 + half % 2] =
-        make_uint2(low ? bytes.low_odd : bytes.high_odd, low ? bytes.low_both : bytes.high_both);
-  }
-  if (lane == 0) to.scales[first + half % 2] = make_float2(scale * factor * (1.0f / 16), __uint_as_float(16 * sum));
+  if (lane < 8) to.put_words(first, half % 2, lane, bytes);
+  if (lane == 0) to.put_scale(first + half % 2, scale * factor, sum);
 }
 
 // Writes the four columns of a row that this lane passes, from element `at` of all rows on. Eight neighbouring lanes,
@@ -62,10 +69,9 @@ __device__ inline void put_four(const HalfRows& to, const float4& v, uint64_t at
   uint32_t sum = bytes.sum;
   sum += other(sum, 2);
   sum += other(sum, 4);
-  const uint64_t half = at / kHalfGroup, first = half / 2 * 2;  // of the group
-  to.words[first * 8 + (at % kHalfGroup / 8 + (second ? 4 : 0)) * 2 + half % 2] =
-      make_uint2(second ? bytes.low_odd : bytes.high_odd, second ? bytes.low_both : bytes.high_both);
-  if (lane % 8 == 0) to.scales[half] = make_float2(scale * (1.0f / 16), __uint_as_float(16 * sum));
+  const uint64_t half = at / kHalfGroup;
+  to.put_words(half / 2 * 2, half % 2, at % kHalfGroup / 8 + (second ? 4 : 0), bytes);
+  if (lane % 8 == 0) to.put_scale(half, scale, sum);
 }
 
 }  // namespace gpu
