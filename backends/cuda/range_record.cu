@@ -70,28 +70,26 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   p.residual = at(*part.residual());
   p.y[0] = at(part.sum());
   if (part.count != kSequenceMixer) return record_boxes(linear, p, nullptr, router);
-  const Operands first_operands{*part.ops[0], *part.bindings[0]};
-  const Recording first{*list, *part.ops[0], first_operands, error};
-  if (part.ops[0]->id == SWY_OP_ATTENTION) {
-    const auto halves = HalfRows::in(first_operands.output("y"), rows_of(linear.op), p.width);
-    SWY_CUDA_TRY(record_attention_halves(first, workspace, halves));
-    const HeadNorm heads{halves, nullptr, kHeadPart, 0};
+  const Operands mixer_operands{*part.ops[0], *part.bindings[0]};
+  const Recording mixer{*list, *part.ops[0], mixer_operands, error};
+  if (mixer.op.id == SWY_OP_ATTENTION) {
+    const HeadNorm heads{HalfRows::in(mixer_operands.output("y"), rows_of(linear.op), p.width)};
+    SWY_CUDA_TRY(record_attention_halves(mixer, workspace, heads.x));
     return record_boxes(linear, p, &heads, router);
   }
-  const Recording& delta = first;
   if (many_rows_of_prompts(part.ops, list->bucket)) {
-    return record_prompts(delta, linear, p.residual, p.y[0], workspace);
+    return record_prompts(mixer, linear, p.residual, p.y[0], workspace);
   }
-  Delta d = delta_of(delta);
+  Delta d = delta_of(mixer);
   if (rows_of(linear.op) > kQuad) {
     d.few = few_rows_in(workspace, linear.op);
-    SWY_CUDA_TRY(record_delta_batch(delta, d));
+    SWY_CUDA_TRY(record_delta_batch(mixer, d));
     return record_few_ready(linear, p, d.few, left_to_router(*list->device, rows_of(linear.op)));
   }
   d.squares = reinterpret_cast<float*>(workspace);
   d.heads = HalfRows::in(d.y, rows_of(linear.op), d.values());
-  SWY_CUDA_TRY(by_batch(*list->device, delta.op, list->bucket) ? record_delta_batch(delta, d)
-                                                               : record_delta_raw(delta, d));
+  SWY_CUDA_TRY(by_batch(*list->device, mixer.op, list->bucket) ? record_delta_batch(mixer, d)
+                                                               : record_delta_raw(mixer, d));
   const HeadNorm heads{d.heads, d.squares, d.value_dim, d.norm_eps};
   return record_boxes(linear, p, &heads, router);
 }

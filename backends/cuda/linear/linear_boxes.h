@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/half_rows.cuh"
+#include "gated_delta/gated_delta_step.h"
 #include "host/kernels.h"
 
 namespace gpu {
@@ -12,10 +13,11 @@ namespace gpu {
 // norm's weights and by the gate; what is left is to divide each head by the root of the mean of `squares`.
 struct HeadNorm {
   HalfRows x;
-  const float* squares;  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate; or
-                         // null, of three or four rows: there is nothing to divide by
-  uint32_t dim;          // 32, 64, 128 or 256
-  float eps;
+  // [rows, heads, head_parts(dim)]: their sum is that of a head's squares before the gate. Or null, of three or four
+  // rows: there is nothing to divide by.
+  const float* squares = nullptr;
+  uint32_t dim = kHeadPart;  // 32, 64, 128 or 256
+  float eps = 0;
 };
 
 struct Projection;
