@@ -88,7 +88,7 @@ bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 
 uint64_t workspace_of_projection(const swy_device& device, const Parts& p, const swy_op* const* ops,
                                  const swy_bucket& bucket) {
-  if (p.attends) return uint64_t{ceil_div(attention_decode_workspace(device, *ops[0], bucket), 256)} * 256;
+  if (p.attends) return uint64_t{ceil_div(attention_decode().workspace(device, *ops[0], bucket), 256)} * 256;
   if (!p.delta()) return 0;
   if (many_rows_of_prompts(ops, bucket)) return workspace_of_prompts(ops, bucket);
   const uint64_t rows = rows_of(*ops[1]);
@@ -115,7 +115,7 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
 
 swy_status supports_attention(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
                               swy_error* error) {
-  SWY_CUDA_TRY(supports_attention_decode(device, *ops[0], bucket, error));
+  SWY_CUDA_TRY(attention_decode().supports(device, *ops[0], bucket, error));
   return supports_boxes(device, *ops[1], 0, error);
 }
 
@@ -164,7 +164,7 @@ bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* o
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
   // A microsecond less than by itself, since the projection reads integers.
-  if (p.attends) cost += attention_decode_cost(device, *ops[0], bucket) - 1;
+  if (p.attends) cost += attention_decode().cost(device, *ops[0], bucket) - 1;
   if (p.delta() && many_rows_of_prompts(ops, bucket)) {
     cost += cost_of_prompts(device, ops, bucket);
   } else if (p.delta() && rows_of(*ops[1]) > kQuad) {

@@ -344,16 +344,6 @@ constexpr Kernel kKernels[] = {
 
 std::span<const Kernel> attention_decode_kernels() { return kKernels; }
 
-swy_status supports_attention_decode(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
-                                     swy_error* error) {
-  return supports(device, op, bucket, error);
-}
-double attention_decode_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  return cost(device, op, bucket);
-}
-uint64_t attention_decode_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  return workspace(device, op, bucket);
-}
 swy_status record_attention_halves(const Recording& r, void* workspace, const HalfRows& halves) {
   return record_with(r, workspace, halves);
 }

@@ -8,10 +8,8 @@
 
 namespace gpu {
 
-swy_status supports_attention_decode(const swy_device& device, const swy_op& op, const swy_bucket& bucket,
-                                     swy_error* error);
-double attention_decode_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
-uint64_t attention_decode_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
+// What it supports, costs and needs, in a range as by itself.
+inline const Kernel& attention_decode() { return attention_decode_kernels().front(); }
 // `halves` gets the output; y nothing. Not of one row.
 swy_status record_attention_halves(const Recording& r, void* workspace, const HalfRows& halves);
 
