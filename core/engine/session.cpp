@@ -269,23 +269,48 @@ Result<std::span<const float>> Session::feed(std::span<const int32_t> tokens, ui
                  model_.context(), room_advice(model_));
   }
   SWY_TRY(model_.check_tokens(tokens));
-  std::span<const float> logits;
+  StepRunner& runner = model_.runner();
+  SWY_TRY(runner.check_idle());
+  uint32_t rows = 0;
   while (!tokens.empty()) {
     const uint32_t n = model_.part(position_, tokens.size(), limit);
-    SWY_TRY(prepare(n));
-    StepSequence part = sequence();
-    part.tokens = tokens.first(n);
-    part.logit_rows = n == tokens.size() ? std::min(logit_rows, n) : 0;
-    const auto made = model_.runner().run({&part, 1});
-    if (!made.ok()) {
-      abandon();
-      return made.status();
+    rows = n == tokens.size() ? std::min(logit_rows, n) : 0;
+    if (Status submitted = submit_part(tokens.first(n), rows); !submitted.ok()) {
+      (void)wait_for_steps(0).ok();
+      return submitted;
     }
-    logits = *made;
-    commit();
     tokens = tokens.subspan(n);
+    // Where steps run ahead, the next one is submitted while this one runs.
+    SWY_TRY(wait_for_steps(!tokens.empty() && runner.runs_ahead() ? 1 : 0));
   }
-  return logits;
+  if (rows == 0) return std::span<const float>{};
+  return runner.logits(0, rows);
+}
+
+Status Session::submit_part(std::span<const int32_t> tokens, uint32_t logit_rows) {
+  SWY_TRY(prepare(static_cast<uint32_t>(tokens.size())));
+  StepSequence part = sequence();
+  part.tokens = tokens;
+  part.logit_rows = logit_rows;
+  if (Status submitted = model_.runner().submit({&part, 1}, kWantLogits); !submitted.ok()) {
+    abandon();
+    return submitted;
+  }
+  commit();
+  return {};
+}
+
+// How far the states have come when a step has failed cannot be known.
+Status Session::wait_for_steps(size_t left) {
+  StepRunner& runner = model_.runner();
+  while (runner.in_flight() > left) {
+    Status ended = runner.collect().status();
+    if (ended.ok()) continue;
+    while (runner.in_flight() > 0) (void)runner.collect().ok();
+    reset();
+    return ended;
+  }
+  return {};
 }
 
 }  // namespace switchyard

@@ -25,7 +25,8 @@ class Session {
 
   // Feeds tokens, in chunks. Returns the logits of the last `logit_rows` of them, f32 [logit_rows, vocab], valid until
   // the model's next step; with more than one chunk only rows of the last chunk can be had. Errors: usage, when the
-  // context is full, with its size; out_of_device_memory, when the pool has no page left.
+  // context is full, with its size; out_of_device_memory, when the pool has no page left. A step that fails while it
+  // runs leaves the session empty.
   Result<std::span<const float>> feed(std::span<const int32_t> tokens, uint32_t logit_rows = 1, uint32_t chunk = 0);
 
   // Forgets everything, and gives its memory back.
@@ -103,7 +104,10 @@ class Session {
   Status find_pages(uint32_t tokens);
   Status find_slot(bool keep);
   void take_write_slot();
-  Status settle();  // applies pending rows
+  Status settle();                                                           // applies pending rows
+  Status submit_part(std::span<const int32_t> tokens, uint32_t logit_rows);  // a step of them
+  // Until so many of the model's steps are under way. If one fails, none stays so, and the session is empty.
+  Status wait_for_steps(size_t left);
   Status import_states(uint32_t position, std::string_view canonical, bool with_layer);
   Status make_room(uint32_t tokens);
   Status settle_trail();

@@ -306,15 +306,18 @@ Status StepRunner::fetch_head(Flight& f) {
   return {};
 }
 
+Status StepRunner::check_idle() const {
+  if (in_flight() == 0) return {};
+  return error(Code::usage, "a batch of this model is running a step; finish its requests first");
+}
+
 Result<std::span<const float>> StepRunner::run(std::span<const StepSequence> sequences, std::span<const float> input) {
   uint32_t logit_rows = 0;
   for (const StepSequence& s : sequences) {
     SWY_TRY(check_token_ids(s.tokens, s_.tokens == 0 ? vocab_ : s_.tokens));
     logit_rows += s.logit_rows;
   }
-  if (in_flight() > 0) {
-    return error(Code::usage, "a batch of this model is running a step; finish its requests first");
-  }
+  SWY_TRY(check_idle());
   input_ = input;
   SWY_TRY(submit(sequences, kWantLogits));
   SWY_TRY(collect().status());

@@ -124,6 +124,7 @@ class StepRunner {
   // Waits for the oldest step under way. Its output is valid until Setup::in_flight more were submitted.
   Result<StepOutput> collect();
   size_t in_flight() const { return submitted_ - collected_; }
+  Status check_idle() const;                         // usage, while a step is in flight
   uint64_t submitted() const { return submitted_; }  // steps so far
   // Whether a step can be submitted while another runs, reading the tokens that the running one samples: where one
   // asynchronous device does all of every step, and samples.

@@ -22,10 +22,14 @@ class Ahead : public ::testing::Test {
  protected:
   void SetUp() override { sync_ = make_model(kDemo, "reference", options_for(16)); }
 
-  void start(uint32_t sessions, const std::string& delay_us = "100", std::vector<Setting> more = {}) {
+  // chunk: rows of a step; 0: as many as there may be.
+  void start(uint32_t sessions, const std::string& delay_us = "100", std::vector<Setting> more = {},
+             uint32_t chunk = 0) {
     more.push_back({"delay", delay_us});
     late_ = {};
-    late_ = make_model(kDemo, "late", options_for(sessions), SWITCHYARD_FIXTURES, {{"late", more}});
+    ModelOptions options = options_for(sessions);
+    if (chunk != 0) options.chunk = chunk;
+    late_ = make_model(kDemo, "late", options, SWITCHYARD_FIXTURES, {{"late", more}});
     ASSERT_NE(late_.model, nullptr);
     ASSERT_TRUE(late_.model->runner().runs_ahead());
     slots_ = model().states().slots().free();
@@ -187,6 +191,43 @@ TEST_F(Ahead, NothingIsUnderWayWhenNothingRuns) {
   ASSERT_TRUE(ran.ok()) << ran.message();
   EXPECT_TRUE(drawn == all);
   EXPECT_EQ(first.outcome(*id)->ids, all.ids);
+}
+
+TEST_F(Ahead, PartsOfAPromptAreSubmittedWhileTheOneBeforeRuns) {
+  start(2, "500", {}, 64);
+  {
+    const std::vector<int32_t> prompt = random_ids(random_, 300, vocab());
+    auto session = model().session(), same = sync_.model->session();
+    const auto fed = (*session)->feed(prompt, 2), expected = (*same)->feed(prompt, 2);
+    ASSERT_TRUE(fed.ok() && expected.ok()) << fed.status().message();
+    EXPECT_THAT(*fed, testing::ElementsAreArray(*expected));
+    EXPECT_EQ(report().ahead - ahead_, 4u) << "all five but the first";
+    expect_seen(**session, prompt, {});
+  }
+  expect_nothing_left();
+}
+
+// The device is lost in a part, or a part is refused, after which the session can continue.
+TEST_F(Ahead, APromptOfWhichAPartFailsLeavesNothingUnderWay) {
+  const std::vector<int32_t> prompt = random_ids(random_, 300, 4096);
+  for (const uint32_t list : {1, 3, 5}) {
+    for (const char* how : {"fail", "refuse"}) {
+      SCOPED_TRACE(how + std::to_string(list));
+      start(2, "50", {{how, std::to_string(list)}}, 64);
+      {
+        auto session = model().session();
+        EXPECT_FALSE((*session)->feed(prompt).ok());
+        EXPECT_EQ(model().runner().in_flight(), 0u);
+        const bool refused = how == std::string("refuse");
+        EXPECT_EQ((*session)->position(), refused ? 64 * (list - 1) : 0);
+        if (refused) {
+          ASSERT_TRUE((*session)->feed(std::span(prompt).subspan((*session)->position())).ok());
+          expect_seen(**session, prompt, {});
+        }
+      }
+      expect_nothing_left();
+    }
+  }
 }
 
 TEST_F(Ahead, TwoBatchesTakeNoStepsFromEachOther) {
