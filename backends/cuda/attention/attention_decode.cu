@@ -210,7 +210,6 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   }
   stamps.note(kMultiplied);
   join_and_write<F>(a, cut, clusters, rank, outputs, factor, memory);
-  stamps.end();
 }
 
 #endif

@@ -3,8 +3,8 @@
 // -DSWITCHYARD_STAMPS; otherwise no code is generated.
 //
 // Thread 0 of a block stores times in ns of %globaltimer in shared memory, and copies them to a ring in the device's
-// memory when the block ends. The block's place in the ring is reserved just before it waits for the previous kernel,
-// so that only this copy delays a step.
+// memory when its Stamps go, wherever it returns. The block's place in the ring is reserved just before it waits for
+// the previous kernel, so that only this copy delays a step. Blocks that return before that leave no stamps.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,7 @@ static __device__ StampRing* stamp_ring;  // of this file
 
 class Stamps {
  public:
+  Stamps(const Stamps&) = delete;
   __device__ explicit Stamps(uint32_t kernel) : kernel_(kernel), ring_(stamp_ring) {
     if (threadIdx.x == 0) {
 #pragma unroll
@@ -69,11 +70,11 @@ class Stamps {
     at()[m] = now;
   }
   __device__ void take_place() {
-    if (threadIdx.x == 0 && ring_ != nullptr) place_ = atomicAdd(&ring_->next, 1u);
+    if (threadIdx.x == 0 && ring_ != nullptr) place_ = atomicAdd(&ring_->next, 1u), placed_ = true;
   }
-  __device__ void end() {
+  __device__ ~Stamps() {
+    if (!placed_) return;
     note(kEnded);
-    if (threadIdx.x != 0 || ring_ == nullptr) return;
     uint32_t processor;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(processor));
     StampRecord& r = ring_->records[place_ & (ring_->capacity - 1)];
@@ -89,6 +90,7 @@ class Stamps {
     return moments;
   }
   uint32_t kernel_, place_ = 0;
+  bool placed_ = false;  // never of other threads
   StampRing* ring_;
 };
 #endif
@@ -107,7 +109,6 @@ struct Stamps {
   __device__ explicit Stamps(uint32_t) {}
   __device__ void note(Moment) {}
   __device__ void take_place() {}
-  __device__ void end() {}
 };
 
 #endif

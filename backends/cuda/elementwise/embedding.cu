@@ -19,7 +19,6 @@ __global__ void embed(const __grid_constant__ Weight table, const int32_t* token
   for (uint32_t i = blockIdx.y * blockDim.x + threadIdx.x; i < table.width; i += gridDim.y * blockDim.x) {
     to[i] = weight_at(table, id, i);
   }
-  stamps.end();
 }
 
 swy_status record_embedding(const Recording& r) {

@@ -56,7 +56,6 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t i = kHeld * kThreads + threadIdx.x; i < w.width; i += kThreads) {
     y[at + i] = from[at + i] * scale * (bias + plain_at(w, i));
   }
-  stamps.end();
 }
 
 struct HeadNorms {

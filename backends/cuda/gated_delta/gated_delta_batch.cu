@@ -341,7 +341,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
   stamps.note(kMultiplied);
   if (lane == 0) copies_out_read();  // shared memory stays until then
-  stamps.end();
 #endif
 }
 

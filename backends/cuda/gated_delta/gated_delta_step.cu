@@ -187,7 +187,6 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
       const float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
       put_half(d.heads, v, s.first + r, d.values(), (head * d.value_dim + column) / kSlice);
     }
-    stamps.end();
     return;
   }
 #if __CUDA_ARCH__ >= 900

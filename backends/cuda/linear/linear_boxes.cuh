@@ -300,7 +300,6 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
     const auto& of_row = squares_of[threadIdx.x % 4 / (4 / kRows)];
     *place.to = fmaf(sum, p.normed ? inverse_root(of_row, b.per_dim, p.eps) : 1.0f, residual);
   }
-  stamps.end();
 }
 
 }  // namespace gpu

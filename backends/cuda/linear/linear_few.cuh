@@ -315,7 +315,6 @@ struct FewProducts : FewBlock<N, kAffine, kWgmma> {
     const uint32_t mine = owned();
     for (uint32_t i = warp; i < mine; i += f.cut.warps()) write_piece(i);
     barrier_wait(&shared.pushed, 0);  // the block must exist as long as others push to it
-    stamps.end();
   }
 };
 

@@ -140,7 +140,6 @@ __device__ void multiply_heads(const Maps& maps, const Boxes& b, const swy_step*
   if (threadIdx.x / 4 >= tiles * kTileRows) return;  // whole warps
   const float sum = join_shares<Share<kTeams>::kColumns, 4 / kRows>(joined, apart);
   if (place.to != nullptr) *place.to = sum + residual;
-  stamps.end();
 }
 
 }  // namespace gpu

@@ -27,7 +27,6 @@ __device__ inline void multiply_few_plain(const Boxes& b, uint32_t w, uint32_t f
   const float residual = p.residual == nullptr ? 0.0f : __ldcg(p.residual + at);
   const float scale = p.normed ? inverse_root(block.memory.squares[m], b.per_dim, p.eps) : 1.0f;
   p.y[w][at] = fmaf(block.sum(row, m), scale, residual);
-  stamps.end();
 }
 static_assert(kSliceThreads == kTermThreads && kPlainWarps * kSlice <= kTermWidth &&
               sizeof(TermMemory<kPlainRows>) + 1024 <= kPlainMemory);
@@ -106,7 +105,6 @@ __device__ void multiply_plain(const Boxes& b, const swy_step* step, char* dynam
 #pragma unroll
   for (uint32_t i = 0; i < kPlainWarps; ++i) total += part[m][i * kPlainRows + row];
   p.y[w][at] = fmaf(total, p.normed ? inverse_root(squares_of[m], b.per_dim, p.eps) : 1.0f, residual);
-  stamps.end();
 }
 
 }  // namespace gpu

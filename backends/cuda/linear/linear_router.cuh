@@ -236,7 +236,6 @@ __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, cons
     more += __shfl_xor_sync(kAll, more, d);
   }
   if (to != nullptr) *to = fmaf(sum, factor, more);
-  stamps.end();
 }
 
 #endif

@@ -170,7 +170,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   stamps.note(kMultiplied);
   __syncthreads();
   best.give(d, blockIdx.x, scratch);
-  if (threadIdx.x == 0) stamps.end();
 }
 
 // Calls f with the template arguments that fit: nibbles, rows per strip, pieces per lane.

@@ -191,7 +191,6 @@ __global__ void __launch_bounds__(kRows == 1 ? kBesideThreads : kSliceThreads, 2
   if (threadIdx.x % (4 / kRows) == 0 && x_row < rows) {
     b.in.y[uint64_t{x_row} * b.in.weights[0].rows + first * kTileRows + row] = sum;
   }
-  stamps.end();
 #endif
 }
 

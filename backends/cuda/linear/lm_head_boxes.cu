@@ -32,7 +32,6 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
 #if __CUDA_ARCH__ >= 900
   Stamps stamps(kStampHead);
   head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) { y[id] = logit; });
-  stamps.end();
 #endif
 }
 
@@ -56,7 +55,6 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
     best.look(r, id, logit);
   });
   best.give(d, blockIdx.x, scratch);
-  if (threadIdx.x == 0) stamps.end();
 #endif
 }
 

@@ -146,7 +146,6 @@ __global__ void __launch_bounds__(kNormThreads)
   for (uint32_t m = 0; m < wanted; ++m) {
     if (rows[m] == row) put_eight(h, n, m, i, low, high);
   }
-  stamps.end();
 #endif
 }
 
@@ -161,7 +160,6 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
   HeadBlock<N, kAffine> block(h, shared, dynamic);
   const uint32_t rows = step->logit_rows, all = rows >= 32 ? ~0u : (1u << rows) - 1;
   block.run(map, stamps, [&](uint32_t tile) { block.write(y, tile, all); });
-  stamps.end();
 #endif
 }
 
@@ -186,7 +184,6 @@ __global__ void __launch_bounds__(kHeadThreads, 1)
     d.best[uint64_t{threadIdx.x} * d.parts + blockIdx.x] = found.key[threadIdx.x];
     d.bad[uint64_t{threadIdx.x} * d.parts + blockIdx.x] = found.bad[threadIdx.x];
   }
-  stamps.end();
 #endif
 }
 

@@ -77,7 +77,6 @@ __global__ void __launch_bounds__(kBoxThreads, 2)
   } else {
     m.shared_p[own] = sigmoid(total);
   }
-  stamps.end();
 }
 
 template <uint32_t kRows>

@@ -130,7 +130,6 @@ __device__ inline void gate_up_block(const UpMaps& maps, const MixtureBoxes& b, 
   const float of_row = all_rows && b.normed ? inverse_root(squares_of[warp], b.per_width, b.norm.eps) : inverse;
   const float factor = factor_of_slot(b, chosen, routed, slot, mix, of_row);
   put_half(b.h, v[0], first_row + of_warp, m.h_width(), (slot * m.width + first) / kHalfGroup, factor);
-  stamps.end();
 }
 
 // blockIdx.x: 16 rows; blockIdx.y: row of the activations. Slices of h are dealt to the warps in turn.
@@ -207,7 +206,6 @@ __device__ inline void down_block(const DownMaps& maps, const MixtureBoxes& b, c
 #pragma unroll 1
   for (uint32_t i = 1; i < rounds; ++i) sum += join_shares<kWarps>(joined + i * kWarps * kTileBytes, kTileBytes);
   if (to != nullptr) *to = sum + residual;
-  stamps.end();
 }
 
 }  // namespace gpu

@@ -72,7 +72,6 @@ __device__ __forceinline__ bool combine_row(const GroupedMixture& p, const swy_s
     *reinterpret_cast<float4*>(p.m.y + at) = make_float4(sum[0], sum[1], sum[2], sum[3]);
     *reinterpret_cast<float4*>(p.m.y + at + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
   }
-  stamps.end();
   return true;
 }
 

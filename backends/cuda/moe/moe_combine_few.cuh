@@ -81,7 +81,6 @@ __global__ void __launch_bounds__(kCombineFewThreads)
     for (int j = 0; j < 4; ++j) sum[j] *= next_factors[j] * inverse;
     put_few(p.next.rows, row, threadIdx.x, sum);
   }
-  stamps.end();
 }
 
 }  // namespace gpu

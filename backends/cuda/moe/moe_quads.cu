@@ -181,7 +181,6 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
   ring.fill(ask);
   stamps.note(kAsked);
   walk<kOffsets, kFine>(ring, ask, part, stamps);
-  stamps.end();
 #endif
 }
 
@@ -209,7 +208,6 @@ __global__ void __launch_bounds__(kQuadThreads, 1)
   stamps.note(kWaited);
   release_next();
   walk<kOffsets, kFine>(ring, ask, part, stamps);
-  stamps.end();
 #endif
 }
 

@@ -165,7 +165,6 @@ static __global__ void __launch_bounds__(kRouteThreads)
   r.choose_row();
   stamps.note(kMultiplied);
   r.put_row();
-  stamps.end();
 #endif
 }
 
@@ -189,7 +188,6 @@ __global__ void __launch_bounds__(kRouteThreads) route_few(const __grid_constant
   if (threadIdx.x == 0) memory.last = last;
   __syncthreads();
   if (memory.last) r.list_experts();
-  stamps.end();
 #endif
 }
 

@@ -141,7 +141,6 @@ __global__ void __launch_bounds__(kTermThreads, 2)
   } else {
     m.shared_p[x_row] = sigmoid(total);
   }
-  stamps.end();
 #endif
 }
 
@@ -212,7 +211,6 @@ __global__ void __launch_bounds__(kBoxThreads, 4)
   if (p.b.inverse != nullptr && task.routed && task.slot == 0 && task.first == 0 && lane == 0) {
     p.b.inverse[task.row] = inverse_of(p.b, shared, 0);
   }
-  stamps.end();
 #endif
 }
 
@@ -310,7 +308,6 @@ __global__ void __launch_bounds__(kWalkThreads, 2)
   const uint32_t of_row = only == kAllRows ? out_row * items.each : 0;
   for (uint32_t i = 0; i < items.each; ++i) total += shared.parts[of_row + i][threadIdx.x % kTileRows];
   m.y[at] = total;
-  stamps.end();
 #endif
 }
 

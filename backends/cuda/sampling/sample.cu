@@ -261,7 +261,6 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
       finish_simple(d, step, r, i, shared.scratch);
     }
   }
-  stamps.end();
 }
 
 uint32_t vocab_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "logits").dims[1]); }
