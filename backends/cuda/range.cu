@@ -6,7 +6,8 @@
 //                              sequences: the delta rule's kernel rounds the projection's rows; prompts: range_prompt.h
 //   RMS_NORM, MOE, ADD         the norm likewise; with more rows the router's kernel computes it, and with many the
 //                              one that copies rows, too
-//   ATTENTION, LINEAR, ADD     three and four rows: attention makes the projection's integers
+//   ATTENTION, LINEAR, ADD     three and four rows: attention makes the projection's integers; one row far into its
+//                              sequence, and a mixture behind it: the projection joins parts of attention's heads
 //   a mixture behind LINEAR,   up to four rows: the projection's kernel also computes the router's logits
 //     ADD or one of the above  (linear/linear_router.h)
 //   RMS_NORM, LINEAR           more than four rows: the kernel that adds up the experts norms and rounds the
@@ -62,7 +63,7 @@ bool begins(const swy_op* const* ops, uint32_t n, std::initializer_list<swy_op_i
 Parts parts_of(const swy_op* const* ops, uint32_t n) {
   Parts p;
   if (begins(ops, n, {SWY_OP_GATED_DELTA, SWY_OP_LINEAR, SWY_OP_ADD})) p.projection = kSequenceMixer;
-  if (begins(ops, n, {SWY_OP_ATTENTION, SWY_OP_LINEAR, SWY_OP_ADD}) && rows_of(*ops[1]) > kBesideRows &&
+  if (begins(ops, n, {SWY_OP_ATTENTION, SWY_OP_LINEAR, SWY_OP_ADD}) && rows_of(*ops[1]) != kBesideRows &&
       rows_of(*ops[1]) <= kQuad) {
     p.projection = kSequenceMixer, p.attends = true;
   }
@@ -88,7 +89,10 @@ bool many_rows(const swy_op& op) { return rows_of(op) >= kLeastBytesOfMixture; }
 
 uint64_t workspace_of_projection(const swy_device& device, const Parts& p, const swy_op* const* ops,
                                  const swy_bucket& bucket) {
-  if (p.attends) return uint64_t{ceil_div(attention_decode().workspace(device, *ops[0], bucket), 256)} * 256;
+  if (p.attends) {
+    const uint64_t left = HeadParts::bytes(swy::tensor(*ops[1], "x").dims[1] / HeadParts::kDim);
+    return uint64_t{ceil_div(std::max(left, attention_decode().workspace(device, *ops[0], bucket)), 256)} * 256;
+  }
   if (!p.delta()) return 0;
   if (many_rows_of_prompts(ops, bucket)) return workspace_of_prompts(ops, bucket);
   const uint64_t rows = rows_of(*ops[1]);
@@ -113,9 +117,13 @@ swy_status supports_delta(const swy_device& device, const swy_op* const* ops, co
                    a.value_dim);
 }
 
-swy_status supports_attention(const swy_device& device, const swy_op* const* ops, const swy_bucket& bucket,
-                              swy_error* error) {
+swy_status supports_attention(const swy_device& device, const Parts& p, const swy_op* const* ops,
+                              const swy_bucket& bucket, swy_error* error) {
   SWY_CUDA_TRY(attention_decode().supports(device, *ops[0], bucket, error));
+  if (rows_of(*ops[1]) == 1 && (!p.layer() || !attention_leaves_parts(device, *ops[0], bucket))) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "attention of one row joins the parts of its heads itself");
+  }
   return supports_boxes(device, *ops[1], 0, error);
 }
 
@@ -145,7 +153,7 @@ swy_status supports_parts(const swy_device& device, const Parts& p, const swy_op
                           swy_error* error) {
   const swy_op* const* mixture = ops + p.projection;
   if (p.delta()) SWY_CUDA_TRY(supports_delta(device, ops, bucket, error));
-  if (p.attends) SWY_CUDA_TRY(supports_attention(device, ops, bucket, error));
+  if (p.attends) SWY_CUDA_TRY(supports_attention(device, p, ops, bucket, error));
   if (p.layer()) return supports_logits(device, *mixture[-2], *mixture[0], *mixture[1], error);
   return p.mixture != 0 ? supports_mixture(device, *mixture[1], bucket, error) : SWY_OK;
 }

@@ -72,7 +72,17 @@ swy_status record_first(swy_list* list, const Part& part, char* workspace, const
   if (part.count != kSequenceMixer) return record_boxes(linear, p, nullptr, router);
   const Operands mixer_operands{*part.ops[0], *part.bindings[0]};
   const Recording mixer{*list, *part.ops[0], mixer_operands, error};
-  if (mixer.op.id == SWY_OP_ATTENTION) {
+  const bool attends = mixer.op.id == SWY_OP_ATTENTION;
+  if (attends && rows_of(linear.op) == 1) {
+    if (router == nullptr) {  // its weight found no memory
+      SWY_CUDA_TRY(record_attention_halves(mixer, workspace, {}));
+      return record_boxes(linear, p, nullptr);
+    }
+    const auto parts = HeadParts::in(workspace, p.width / HeadParts::kDim);
+    SWY_CUDA_TRY(record_attention_parts(mixer, parts));
+    return record_boxes(linear, p, nullptr, router, &parts);
+  }
+  if (attends) {
     const HeadNorm heads{HalfRows::in(mixer_operands.output("y"), rows_of(linear.op), p.width)};
     SWY_CUDA_TRY(record_attention_halves(mixer, workspace, heads.x));
     return record_boxes(linear, p, &heads, router);

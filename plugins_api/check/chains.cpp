@@ -62,6 +62,15 @@ void three_far_tokens(Builder& b) {
   std::iota(pages.begin(), pages.end(), 2);
   b.step({{0, 1, 5, true, 0, 0, {0}}, {1, 1, 1990, true, 1, 1, pages}, {2, 1, 9, false, 2, 2, {1}}});
 }
+// One, with many of them, fewer, and as an inactive sequence.
+void far_token(Builder& b) {
+  std::vector<uint32_t> pages(314);
+  std::iota(pages.begin(), pages.end(), 1);
+  b.step({{0, 1, 5010, true, 0, 0, pages}});
+  b.step({{0, 1, 1400, true, 0, 0, pages}});
+  b.step({{0, 1, 700, true, 0, 0, pages}});
+  b.step({{0, 1, 3000, false, 0, 0, pages}});
+}
 void first_rows(Builder& b) { b.rows({4}); }
 void one_token_moves(Builder& b) { b.step({{0, 1, 37, true, 1, 0, {0, 1, 2}}}); }  // from slot to slot
 
@@ -445,6 +454,10 @@ const std::vector<Chain>& all_chains() {
        layer({attention(4, 1, 256)}, linear(1024, 512, i4a), 512, mixture(512, 256, i4, SWY_BF16))},
       {"attention4_ahead_layer", four_rows_ahead,
        layer({attention(9, 3, 256)}, linear(2304, 256, whole), 256, mixture(256, 256, i4))},
+      {"attention_far_layer", far_token,
+       layer({attention(4, 1, 256)}, linear(1024, 512, i4), 512, mixture(512, 256, i4, SWY_BF16))},
+      {"attention_far_groups_layer", far_token,
+       layer({attention(10, 1, 256, false)}, linear(2560, 256, i4a), 256, mixture(256, 256, i4))},
       {"linear_layer", one_token, layer({}, linear(512, 256, i4), 256, mixture(256, 256, i4, SWY_BF16))},
       {"linear_wide_layer", one_token, layer({}, linear(2304, 256, i4a), 256, mixture(256, 512, i4a))},
       {"linear_eight_layer", one_token, layer({}, linear(512, 512, i4), 512, mixture(512, 256, i4, SWY_BF16, 10, 8))},

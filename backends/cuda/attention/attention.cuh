@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/half_rows.cuh"
+#include "common/head_parts.cuh"
 #include "rope.cuh"
 
 namespace gpu {
@@ -15,6 +16,7 @@ struct Attention : Rotation {
   const float *q, *k, *v;  // the operation's inputs
   void* pages;
   float* y;         // [rows, heads * head_dim]
+  HeadParts left;   // where the clusters of the only row leave their parts; without words, one of them joins these
   HalfRows halves;  // where the same goes as integers; without words, y is written
   void* ready;      // [rows, heads, head_dim]: q, normed, rotated and scaled, in fp32 or (packed) bf16
   float* parts;     // [rows, head groups, splits, kHeads, head_dim + 2]

@@ -8,7 +8,7 @@
 // and a tile's keys. The weights computed from these scores are, in their registers, the second operand of the products
 // with the tile's values. So the warps of a block meet only once, at the end: then every block of a cluster joins some
 // of the heads, whose parts the other blocks push into its shared memory. With several clusters per row, the one that
-// finishes last joins them.
+// finishes last joins them; or all leave that to the kernel behind (common/head_parts.cuh).
 //
 // How a row is cut depends on its position and on the list.
 //
@@ -111,10 +111,13 @@ struct Outputs {
   __device__ float4 open(const float4& g) const {
     return a.gated ? make_float4(opened(g.x), opened(g.y), opened(g.z), opened(g.w)) : make_float4(1, 1, 1, 1);
   }
-  __device__ void write(uint32_t i, const Known& k, const float4& factor) const {
+  __device__ static float4 of(const Known& k, const float4& factor) {
     const float scale = k.sum > 0 ? __fdividef(1, k.sum) : 0;  // nothing is known of a sequence that is not active
-    const float4 y = make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y,
-                                 k.value.z * scale * factor.z, k.value.w * scale * factor.w);
+    return make_float4(k.value.x * scale * factor.x, k.value.y * scale * factor.y, k.value.z * scale * factor.z,
+                       k.value.w * scale * factor.w);
+  }
+  __device__ void write(uint32_t i, const Known& k, const float4& factor) const {
+    const float4 y = of(k, factor);
     if constexpr (F::kPieces != kMostBlocks) {  // a step of one row writes floats
       if (a.halves.words != nullptr) {
         put_four(a.halves, y, (piece * F::kPiece + i) * 4);
@@ -152,9 +155,23 @@ __device__ inline void join_and_write(const Attention& a, const Cut& cut, uint32
   }
 }
 
-template <class F, uint32_t kRows>
-__device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& cut, uint32_t columns,
+// Joins the block's only head over its cluster, and leaves this part of it to the kernel behind.
+template <class F>
+__device__ inline void leave_part(const Attention& a, const Cut& cut, uint32_t clusters, const Outputs<F>& outputs,
+                                  const float4& factor, const Memory<F>& memory) {
+  const uint32_t i = threadIdx.x, part = blockIdx.x >> cut.shift(), head = static_cast<uint32_t>(outputs.piece);
+  if (i >= outputs.count) return;
+  const Known k = join_blocks<F>(memory, cut, 0, i);
+  a.left.put(head, part, i, make_float2(k.top, k.sum), outputs.of(k, factor));
+  if (part != 0) return;
+  for (uint32_t p = clusters; p < HeadParts::kParts; ++p) a.left.put(head, p, i, make_float2(0, 0), float4{});
+}
+
+// kLeaves: for the only row of a step, in clusters of kPartsCluster blocks.
+template <class F, uint32_t kRows, bool kLeaves>
+__device__ void decode_block(const CUtensorMap& map, const Attention& a, const Cut& any_cut, uint32_t columns,
                              const swy_step* step, char* base) {
+  const Cut cut{kLeaves ? kPartsCluster : any_cut.blocks, any_cut.most, any_cut.alone, any_cut.reach};
   const Memory<F> memory{base};
   Small<F>& small = memory.small();
   const uint32_t rank = cluster_rank();
@@ -209,7 +226,11 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
     __syncthreads();
   }
   stamps.note(kMultiplied);
-  join_and_write<F>(a, cut, clusters, rank, outputs, factor, memory);
+  if constexpr (kLeaves) {
+    leave_part<F>(a, cut, clusters, outputs, factor, memory);
+  } else {
+    join_and_write<F>(a, cut, clusters, rank, outputs, factor, memory);
+  }
 }
 
 #endif
@@ -218,13 +239,13 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 // of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
 // with those of the previous projection they are all that a multiprocessor has. kRows: the most rows of a sequence.
 // kTile: positions of a tile.
-template <int N, uint32_t kRows, uint32_t kTile>
+template <int N, uint32_t kRows, uint32_t kTile, bool kLeaves>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
            const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char memory[];
-  decode_block<Form<N, kTile>, kRows>(map, a, cut, columns, step, memory);
+  decode_block<Form<N, kTile>, kRows, kLeaves>(map, a, cut, columns, step, memory);
 #endif
 }
 
@@ -234,10 +255,10 @@ constexpr uint32_t kTwoRows = 2, kFewRows = 4, kMostRows = 8;  // of a sequence
 // All but the last row have a warp in the block that makes them, and room for 4 bytes of each element there.
 static_assert(kMostRows <= kWorkers && kMostRows <= kHeads);
 
-template <int N, uint32_t kRows, uint32_t kTile = 16>
+template <int N, uint32_t kRows, uint32_t kTile = 16, bool kLeaves = false>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   using F = Form<N, kTile>;
-  const auto kernel = decode<N, kRows, kTile>;
+  const auto kernel = decode<N, kRows, kTile, kLeaves>;
   const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
   const uint64_t row_bytes = F::kDim * 2;
   const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? F::kOfStage : 1;
@@ -265,6 +286,9 @@ uint32_t most_rows(const swy_bucket& bucket) {
 template <int N>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const uint32_t most = most_rows(r.bucket());
+  if constexpr (32 * N == HeadParts::kDim) {
+    if (a.left.words != nullptr) return record_form<N, 1, 16, true>(r, a, cut, rows);
+  }
   if (cut.blocks == kMostBlocks) return record_form<N, 1, 8>(r, a, cut, rows);
   return most == 1          ? record_form<N, 1>(r, a, cut, rows)
          : most == kTwoRows ? record_form<N, kTwoRows>(r, a, cut, rows)
@@ -272,13 +296,14 @@ swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, ui
                             : record_form<N, kMostRows>(r, a, cut, rows);
 }
 
-// `parts`: of workspace().
-swy_status record_with(const Recording& r, void* parts, const HalfRows& halves) {
+// `parts`: of workspace(), unless they are left.
+swy_status record_with(const Recording& r, void* parts, const HalfRows& halves, const HeadParts& left = {}) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Cut cut = cut_of(r.device(), r.attrs<swy_attention_attrs>(), r.bucket());
   Attention a = attention_of(r, false);
   a.splits = cut.most;
   a.halves = halves;
+  a.left = left;
   a.parts = static_cast<float*>(parts);
   a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
@@ -345,6 +370,15 @@ std::span<const Kernel> attention_decode_kernels() { return kKernels; }
 
 swy_status record_attention_halves(const Recording& r, void* workspace, const HalfRows& halves) {
   return record_with(r, workspace, halves);
+}
+bool attention_leaves_parts(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = attention_attrs(op);
+  if (bucket.rows != 1 || !one_row_each(bucket) || a.head_dim != HeadParts::kDim) return false;
+  const Cut cut = cut_of(device, a, bucket);
+  return cut.blocks == kPartsCluster && cut.most > 1 && cut.most <= HeadParts::kParts;
+}
+swy_status record_attention_parts(const Recording& r, const HeadParts& parts) {
+  return record_with(r, nullptr, {}, parts);
 }
 
 }  // namespace gpu

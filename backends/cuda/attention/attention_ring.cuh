@@ -14,6 +14,7 @@ namespace gpu {
 constexpr uint32_t kWorkers = kHeads, kThreads = kWorkers * 32;
 constexpr uint32_t kCopied = 4096;      // bytes of keys or values that are copied at once, at most
 constexpr uint32_t kMostBlocks = 16;    // of a cluster
+constexpr uint32_t kPartsCluster = 8;   // of a cluster that leaves parts: each block has one head
 constexpr uint32_t kMostClusters = 15;  // of a row: the largest number in four bits
 constexpr uint32_t kRing = 12 * 1024;   // bytes of a warp's keys and values
 

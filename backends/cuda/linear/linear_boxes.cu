@@ -29,18 +29,19 @@ __global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThread
 #endif
 }
 
-template <bool kHeads, uint32_t kTeams, uint32_t kRows>
-__global__ void __launch_bounds__(kRows == kQuad ? kSliceThreads : kBesideThreads, 2)
+// With parts of heads, too: attention's blocks leave half of the registers, and so many are needed.
+template <bool kHeads, uint32_t kTeams, uint32_t kRows, bool kParts = false>
+__global__ void __launch_bounds__(kRows == kQuad || kParts ? kSliceThreads : kBesideThreads, 2)
     linear_boxes_router(const __grid_constant__ Maps maps, const __grid_constant__ Boxes b,
                         const __grid_constant__ RouterBlocks router, const swy_step* step) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ char dynamic[];
   if (blockIdx.x >= b.tile_blocks) {
-    multiply_router<kHeads, kTeams, kRows>(router, b, step, dynamic);
+    multiply_router<kHeads, kTeams, kRows, kParts>(router, b, step, dynamic);
   } else if constexpr (kHeads) {
     multiply_heads<kTeams, kRows, true>(maps, b, step, dynamic);
   } else {
-    multiply_block<kTeams, kRows, true>(maps, b, step, dynamic);
+    multiply_block<kTeams, kRows, true, kParts>(maps, b, step, dynamic);
   }
 #endif
 }
@@ -148,10 +149,12 @@ swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t f
   return SWY_OK;
 }
 
-swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads, const RouterRows* router) {
+swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads, const RouterRows* router,
+                        const HeadParts* parts) {
   Boxes b{};
   Maps maps{};
   b.p = p;
+  if (parts != nullptr) b.parts = *parts;
   if (heads != nullptr) {
     b.heads = *heads;
     b.squares = p.width / heads->dim * head_parts(heads->dim);
@@ -199,6 +202,10 @@ swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm*
     return teams_of(b.slices()) == 2 ? go(linear_boxes_router<kHeads, 2, kRows>, behind)
                                      : go(linear_boxes_router<kHeads, 1, kRows>, behind);
   };
+  if (parts != nullptr) {
+    return teams_of(b.slices()) == 2 ? go(linear_boxes_router<false, 2, 1, true>, behind)
+                                     : go(linear_boxes_router<false, 1, 1, true>, behind);
+  }
   if (router != nullptr && heads != nullptr) {
     return rows == 1   ? routed.template operator()<true, 1>()
            : rows == 2 ? routed.template operator()<true, 2>()

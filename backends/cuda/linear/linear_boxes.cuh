@@ -23,6 +23,7 @@ __host__ __device__ inline uint32_t plain_blocks(uint32_t rows) { return (rows +
 struct Boxes {
   Projection p;  // first_task counts tiles, of quantized weights alone
   HeadNorm heads;
+  HeadParts parts;       // instead of p.x
   uint32_t tiles;        // of a block
   uint32_t tile_blocks;  // the blocks before those of plain rows
   uint32_t scale_bytes;  // of a tile
@@ -159,12 +160,25 @@ __device__ inline ResultPlace place_of_result(const Boxes& b, uint32_t first, ui
   return place;
 }
 
+// Where a lane finds its eight activations of a slice, from row `row` on; kParts: of the only row, in parts of heads.
+template <bool kParts>
+__device__ inline auto place_of_input(const Boxes& b, uint32_t row, uint32_t slice) {
+  if constexpr (kParts) {
+    return HeadPartsPlace(b.parts, slice);
+  } else {
+    const float* at = b.p.x + row * b.p.width + slice * kSlice + threadIdx.x % 32 * 8;
+    pin(at);
+    return at;
+  }
+}
+
 // A warp's activations: a slice of kRows rows, of which the step may have fewer unless kWhole. load() requests them;
 // make_pieces() makes integers of them, and adds each row's sum of squares to `squares`.
 template <uint32_t kRows, bool kWhole>
 struct SliceRows {
   float v[kRows][8];
 
+  __device__ void load(const HeadPartsPlace& from, const Boxes&, uint32_t) { from.load(v[0]); }
   __device__ void load(const float* from, const Boxes& b, uint32_t rows) {
 #pragma unroll
     for (uint32_t m = 0; m < kRows; ++m) {
@@ -190,8 +204,8 @@ struct SliceRows {
 template <uint32_t kTeams, uint32_t kRows>
 constexpr bool kShareRows = kRows > 1 && kTeams == 2;
 
-// kEngine: whether the copy engine brings the weights.
-template <uint32_t kTeams, uint32_t kRows, bool kEngine>
+// kEngine: whether the copy engine brings the weights. kParts: whether the input is in parts of heads.
+template <uint32_t kTeams, uint32_t kRows, bool kEngine, bool kParts = false>
 __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step* step, char* dynamic) {
   constexpr bool kShared = kShareRows<kTeams, kRows>;
   constexpr uint32_t kOwnRows = kShared ? kRows / 2 : kRows;
@@ -221,7 +235,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   float factors[8];
   if (mine.exists) factors_of(b, mine.slice, factors);
   ResultPlace place = place_of_result<kRows, kEngine>(b, first, tiles, rows);
-  const float* from = p.x + x_row * p.width + mine.slice * kSlice + lane * 8;
+  const auto from = place_of_input<kParts>(b, x_row, mine.slice);
   uint32_t own = shared_at(boxes) + (mine.slice * b.tiles + mine.begin) * kTileBytes, in_box = lane_of_box();
   uint32_t share = share_of_lane(), joined = shares_of_row(shared_at(boxes)), apart = b.tiles * kTileBytes;
   uint32_t count = mine.exists ? mine.count : 0, tiles_at = shared_at(&arrived[warp]),
@@ -229,7 +243,7 @@ __device__ void multiply_block(const Maps& maps, const Boxes& b, const swy_step*
   const Places places(scales + mine.begin * b.scale_bytes, b.like, mine.slice, kTileRows, b.scale_bytes / 2);
   if (!mine.exists) clear_shares(own, share, mine.count);
   pin(own), pin(in_box), pin(share), pin(joined), pin(apart), pin(count), pin(tiles_at), pin(scales_at);
-  pin(place.to), pin(place.added), pin(from);
+  pin(place.to), pin(place.added);
   if constexpr (kEngine) ask_for_others(maps, b, asked);
   stamps.take_place();
   depend();

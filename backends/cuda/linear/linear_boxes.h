@@ -4,6 +4,7 @@
 #pragma once
 
 #include "common/half_rows.cuh"
+#include "common/head_parts.cuh"
 #include "gated_delta/gated_delta_step.h"
 #include "host/kernels.h"
 
@@ -28,8 +29,8 @@ struct RouterRows;
 swy_status supports_boxes(const swy_device& device, const swy_op& op, uint32_t first_weight, swy_error* error,
                           uint32_t others = 0);
 // y = weights times x, normed as `p` says or, with `heads`, per head. With `router`, one weight and a residual, also
-// the logits of the router behind it.
+// the logits of the router behind it; then one row may come in parts of heads.
 swy_status record_boxes(const Recording& r, const Projection& p, const HeadNorm* heads,
-                        const RouterRows* router = nullptr);
+                        const RouterRows* router = nullptr, const HeadParts* parts = nullptr);
 
 }  // namespace gpu

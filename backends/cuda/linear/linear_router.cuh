@@ -109,10 +109,10 @@ struct ResidualShare {
 
 // This warp's slice of all rows of the projection's input, heads of the delta rule or others, and its product with a
 // box of `through`.
-template <bool kHeads, uint32_t kRows>
+template <bool kHeads, uint32_t kRows, bool kParts>
 struct RouterSlice {
   using Places = std::conditional_t<kRows == 1 && !kHeads, ScalePlaces, PairPlaces>;
-  std::conditional_t<kHeads, HeadPlaces<kRows>, const float*> from;
+  std::conditional_t<kHeads, HeadPlaces<kRows>, std::conditional_t<kParts, HeadPartsPlace, const float*>> from;
   Places places;
   uint32_t rows, in_box = lane_of_box(), share = share_of_lane();
 
@@ -121,13 +121,12 @@ struct RouterSlice {
           if constexpr (kHeads) {
             return HeadPlaces<kRows>(b, slice, of_step);
           } else {
-            return b.p.x + slice * kSlice + threadIdx.x % 32 * 8;
+            return place_of_input<kParts>(b, 0, slice);
           }
         }()),
         places(scales, r.through, slice, kTileRows, b.scale_bytes / 2),
         rows(of_step) {
     pin(in_box), pin(share);
-    if constexpr (!kHeads) pin(from);
   }
   // `scratch`: of router_scratch(), this warp's. `arrive` waits for scales and the box; it lies at `own`.
   template <class Arrive>
@@ -161,7 +160,7 @@ struct RouterSlice {
 };
 
 // At the end 16 lanes have an expert: 4 / kRows of them a digit, for each row of the activations.
-template <bool kHeads, uint32_t kTeams, uint32_t kRows>
+template <bool kHeads, uint32_t kTeams, uint32_t kRows, bool kParts = false>
 __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, const swy_step* step, char* dynamic) {
   using Residual = ResidualShare<kRows>;
   constexpr uint32_t kColumns = Share<kTeams>::kColumns, kThreads = 4 / kRows;
@@ -197,7 +196,7 @@ __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, cons
   const bool writes = row < kTileRows && digit == 0 && sharer == 0 && x_row < rows && expert < r.rows();
   float* to = !writes ? nullptr : expert < r.experts() ? r.logits + x_row * r.experts() + expert : r.gates + x_row;
   const float factor = row < kTileRows ? r.factors[expert] : 0.0f;
-  const RouterSlice<kHeads, kRows> slice(b, r, works ? warp : 0, rows, scales);
+  const RouterSlice<kHeads, kRows, kParts> slice(b, r, works ? warp : 0, rows, scales);
   uint32_t joined = shares_of_row(shared_at(boxes)), scales_at = shared_at(&scales_arrived),
            box_at = shared_at(&arrived[warp]);
   pin(own), pin(to), pin(joined), pin(scales_at), pin(box_at);
@@ -206,8 +205,8 @@ __device__ void multiply_router(const RouterBlocks& router, const Boxes& b, cons
   depend();
   stamps.note(kWaited);
   float4 v[kRows][Residual::kFours];
-  // Registers do not hold both inputs of four rows.
-  constexpr bool kLater = !kHeads && kRows == kQuad;
+  // Registers do not hold both inputs of four rows, or of one in parts.
+  constexpr bool kLater = kParts || (!kHeads && kRows == kQuad);
   if (!kLater || !works) residual.load(rows, r.router.width, v);
   if (works) {
     slice.multiply(b, own, scratch + warp * (router_scratch(kRows) / kSliceWarps), [&] {

@@ -17,4 +17,14 @@ inline float __half2float(__half h) {
   if (exponent == 0) return (sign != 0 ? -1.0f : 1.0f) * static_cast<float>(fraction) * 0x1p-24f;
   return __uint_as_float(sign | (exponent + 112) << 23 | fraction << 13);
 }
+inline __half __float2half_rn(float x) {
+  const uint32_t bits = __float_as_uint(x), size = bits & 0x7fffffffu;
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const auto of = [=](uint32_t h) { return __half{static_cast<uint16_t>(sign | h)}; };
+  if (size > 0x7f800000u) return {0x7fff};
+  if (size >= 0x477ff000u) return of(0x7c00);
+  if (size >= 0x38800000u) return of((size + 0xfff + (size >> 13 & 1) - 0x38000000u) >> 13);
+  return of(__float_as_uint(__uint_as_float(size) + 0.5f) - 0x3f000000u);  // steps of 2^-24
+}
+inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
 inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2float(h.y)}; }
