@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of 16 bits with a fraction of 10: only what the backend reads.
+// Numbers of 16 bits with a fraction of 10: only what the backend reads and writes.
 #pragma once
 
 #include "cuda_runtime.h"
