@@ -157,15 +157,12 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   stamps.take_place();
   Best best;
   const bool draws = step->sample_rows > 0;
-  const Draw r = draws ? draw_of(d, step, 0) : Draw{};
+  const Draw r = draws ? searched(draw_of(d, step, 0)) : Draw{};
   const auto begun = [&] { stamps.note(kWaited); };
   multiply_strips<kNibbles, R, UX>(s, step, begun, [&](uint32_t, uint32_t id, float logit) {
     if (!draws) return;
-    if (!r.simple) {
-      const_cast<float*>(d.logits)[id] = logit;
-      return;
-    }
-    best.look(r, id, logit);
+    if (!r.simple) const_cast<float*>(d.logits)[id] = logit;
+    if (r.alone) best.look(r, id, logit);
   });
   stamps.note(kMultiplied);
   __syncthreads();

@@ -20,12 +20,10 @@ __global__ void __launch_bounds__(kVectorWarps * 32)
   const uint32_t samples = min(step->sample_rows, 64u);
   project<M, kRows, kUnroll>(p, step, [&](uint32_t, uint32_t id, uint32_t m, float logit) {
     for (uint32_t i = 0; i < samples; ++i) {
-      const Draw r = draw_of(d, step, i);
+      const Draw r = searched(draw_of(d, step, i));
       if (r.slot->logit_row != m) continue;
-      if (!r.simple) {
-        const_cast<float*>(d.logits)[uint64_t{m} * d.vocab + id] = logit;
-        continue;
-      }
+      if (!r.simple) const_cast<float*>(d.logits)[uint64_t{m} * d.vocab + id] = logit;
+      if (!r.alone) continue;
       if (swy_is_bad_logit(logit)) bad[i] = 1;
       if (is_live(r, id, logit)) atomicMax(best + i, final_key(r, id, value_of(r, id, logit)));
     }

@@ -45,14 +45,11 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
   Stamps stamps(kStampHead);
   Best best;
   const bool draws = step->sample_rows > 0;
-  const Draw r = draws ? draw_of(d, step, 0) : Draw{};
+  const Draw r = draws ? searched(draw_of(d, step, 0)) : Draw{};
   head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) {
     if (!draws) return;
-    if (!r.simple) {
-      const_cast<float*>(d.logits)[id] = logit;
-      return;
-    }
-    best.look(r, id, logit);
+    if (!r.simple) const_cast<float*>(d.logits)[id] = logit;
+    if (r.alone) best.look(r, id, logit);
   });
   best.give(d, blockIdx.x, scratch);
 #endif
@@ -64,8 +61,8 @@ __global__ void __launch_bounds__(kDrawThreads) draw_logits(const __grid_constan
   depend();
   release_next();
   Best best;
-  const Draw r = step->sample_rows > 0 ? draw_of(d, step, 0) : Draw{};
-  for (uint32_t id = blockIdx.x * kDrawThreads + threadIdx.x; r.simple && id < d.vocab;
+  const Draw r = step->sample_rows > 0 ? searched(draw_of(d, step, 0)) : Draw{};
+  for (uint32_t id = blockIdx.x * kDrawThreads + threadIdx.x; r.alone && id < d.vocab;
        id += gridDim.x * kDrawThreads) {
     best.look(r, id, __ldcg(d.logits + id));
   }

@@ -23,7 +23,7 @@ struct FoundByBlock {
   uint32_t bad[kHeadMostRows];
 };
 
-// The sampling row of a lane. Unless penalties or biases change its logits, only those that may beat what the block's
+// The sampling row of a lane. Unless penalties or biases may raise its logits, only those that may beat what the block's
 // warps have found before are examined.
 template <int N>
 struct LaneDraw {
@@ -38,10 +38,10 @@ struct LaneDraw {
   __device__ LaneDraw(const Draws& draws_of_rows, const swy_step* s) : d(draws_of_rows), step(s) {
     const uint32_t i = threadIdx.x % N;
     if (i < step->sample_rows) {
-      const Draw r = draw_of(d, step, i);
+      const Draw r = searched(draw_of(d, step, i));
       row = r.slot->logit_row;
-      draws = r.simple;
-      bounded = r.counts == nullptr && r.slot->bias_count == 0;
+      draws = r.alone;
+      bounded = r.slot->bias_count == 0 && never_raised(r);
       bound = LogitBound(r);
       if (!r.simple) written = 1u << row;
     }
@@ -70,7 +70,7 @@ struct LaneDraw {
       top = fmaxf(top, most[k]);
     }
     if (top < best.bound()) return;
-    const Draw r = draw_of(d, step, i);
+    const Draw r = searched(draw_of(d, step, i));
 #pragma unroll 1
     do {
       uint32_t at = kIds;

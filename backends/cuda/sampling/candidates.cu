@@ -4,6 +4,8 @@
 //
 // A team of blocks (sampling_team.cuh) finds the k-th best digit by digit and gathers the ids from there on. Its first
 // block orders them by counting for each how many are better.
+#include <algorithm>
+
 #include "sampling_team.cuh"
 
 namespace gpu {
@@ -151,14 +153,16 @@ swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "ids").dims[0]);
   Candidates c{};
   c.d = draws_of(r, vocab_of(r.op), 1, arena);
+  // A multiprocessor has room for one block.
+  c.d.teams = std::clamp(static_cast<uint32_t>(r.device().processors) / c.d.team_blocks, 1u, c.d.teams);
   c.d.logits = r.operands.input("logits");
   c.k = k_of(r.op);
   c.ids = r.operands.output<int32_t>("ids");
   c.logits = r.operands.output("best");
   c.results = r.operands.output<swy_candidates_result>("result");
-  c.d.barriers = take_counters(r.list, 2 * c.d.teams + rows, r.error);
+  c.d.barriers = take_counters(r.list, c.d.teams + rows, r.error);
   if (c.d.barriers == nullptr) return SWY_UNSUPPORTED;
-  c.gathered = c.d.barriers + 2 * c.d.teams;
+  c.gathered = c.d.barriers + c.d.teams;
   return launch(r, candidates, dim3(c.d.team_blocks, c.d.teams), kTeamThreads, 0, c, r.list.step);
 }
 

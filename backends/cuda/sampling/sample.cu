@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // SAMPLE: the chain of sampling_math.h. A team of blocks samples rows that the largest key does not decide.
 //
-// Nothing is sorted: top-k and top-p find their thresholds digit by digit over integer keys and weights.
+// Nothing is sorted. Most truncated rows are drawn as truncated.cuh says. For the others, top-k and top-p find their
+// thresholds digit by digit over integer keys and weights.
 #include <algorithm>
 
-#include "sampling_team.cuh"
+#include "truncated.cuh"
 
 namespace gpu {
 namespace {
 
-constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 64;
+constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 128;
 
-// Simple rows: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read several at a
-// time; where the largest logit decides, the others are not examined.
+// Rows that are alone: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read several
+// at a time; where the largest logit decides, the others are not examined.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
   depend();
   release_next();
   const uint32_t i = blockIdx.y;
   if (i >= step->sample_rows) return;
-  const Draw r = draw_of(d, step, i);
-  if (!r.simple) return;
+  const Draw r = searched(draw_of(d, step, i));
+  if (!r.alone) return;
   const float* logits = d.logits + uint64_t{r.slot->logit_row} * d.vocab;
   const bool largest = largest_decides(r);
   const uint32_t apart = gridDim.x * kScanThreads;
@@ -196,26 +197,54 @@ __device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32
   d.tokens[r.slot->token_entry] = ok ? token : 0;
 }
 
-// One block calls this: a row whose largest key was found before.
-__device__ void finish_simple(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, uint64_t* scratch) {
-  uint64_t best = 0;
+// What the kernels before have found of a row that is alone; returns its status.
+__device__ int found_before(const Draws& d, uint32_t i, uint64_t* best, uint64_t* scratch) {
+  uint64_t most = 0;
   int bad = 0;
   for (uint32_t p = threadIdx.x; p < d.parts; p += kTeamThreads) {
     const uint64_t at = uint64_t{i} * d.parts + p;
     bad |= d.bad[at] != 0;
-    best = d.best[at] > best ? d.best[at] : best;
+    most = d.best[at] > most ? d.best[at] : most;
   }
-  best = block_max(best, scratch);
+  *best = block_max(most, scratch);
   bad = __syncthreads_or(bad);
-  const int status = bad ? SWY_SAMPLE_BAD_LOGIT : best == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
-  const uint32_t token = ~static_cast<uint32_t>(best);
+  return bad ? SWY_SAMPLE_BAD_LOGIT : *best == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
+}
+
+// One block calls this: a row whose largest key was found before.
+__device__ void finish_simple(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, uint64_t* scratch) {
+  uint64_t best = 0;
+  const int status = found_before(d, i, &best, scratch);
+  const uint32_t token = id_of(best);
   if (threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(token), 0.0f);
   if (status == SWY_SAMPLE_OK) count(d, r, token, 0, d.vocab);
 }
 
-__device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
-  const TeamRow row{team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab,
-                    d.team_parts + uint64_t{i} * team.blocks};
+__device__ TeamRow team_row(const Draws& d, const Draw& r, uint32_t i, Team& team) {
+  return {team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.team_parts + uint64_t{i} * team.blocks};
+}
+
+// A truncated row that is alone. False: it needs thresholds.
+__device__ bool finish_truncated(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team,
+                                 Stamps& stamps) {
+  uint64_t best = 0;
+  const uint64_t first = uint64_t{i} * d.parts, exchange = blockIdx.y * 2 * uint64_t{team.blocks};
+  const int status = found_before(d, i, &best, team.shared.scratch);
+  if (status != SWY_SAMPLE_OK) {
+    if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, -1, 0.0f);
+    return true;
+  }
+  const RowPlace place{d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.vocab, d.parts, d.best + first,
+                       d.sought + exchange, d.listed + exchange * kListed};
+  const uint64_t drawn = TruncatedRow(place, team, r, swy_scale(r.p, value_in(best)), stamps).draw();
+  if (drawn == 0) return false;
+  if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(id_of(drawn)), 0.0f);
+  count(d, r, id_of(drawn), team.begin, team.end);
+  return true;
+}
+
+__device__ __noinline__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
+  const TeamRow row = team_row(d, r, i, team);
   uint32_t top = 0, highest_key = 0;
   const int status = survey(row, &top, &highest_key);
   if (status != SWY_SAMPLE_OK) {
@@ -256,7 +285,7 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
   for (uint32_t i = blockIdx.y; i < samples; i += gridDim.y) {
     const Draw r = i == blockIdx.y ? first : draw_of(d, step, i);
     if (!r.simple) {
-      finish_row(d, step, r, i, team);
+      if (!r.alone || !finish_truncated(d, step, r, i, team, stamps)) finish_row(d, step, r, i, team);
     } else if (i / gridDim.y % gridDim.x == blockIdx.x) {
       finish_simple(d, step, r, i, shared.scratch);
     }
@@ -285,13 +314,13 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, nullptr, cost, workspace, record_sample}};
 
-// Many blocks for few rows, fewer for each of many rows; together no more than the device runs at once.
+// Many blocks for few rows, fewer for each of many rows; together two for each multiprocessor, which has room for them.
 void form_teams(const swy_device& device, uint32_t rows, Draws& d) {
   const auto processors = static_cast<uint32_t>(device.processors);
-  d.team_blocks = 64;
-  while (d.team_blocks > 8 && d.team_blocks * rows > 128) d.team_blocks /= 2;
+  d.team_blocks = 128;
+  while (d.team_blocks > 8 && d.team_blocks * rows > 256) d.team_blocks /= 2;
   while (d.team_blocks > processors) d.team_blocks /= 2;
-  d.teams = std::clamp(processors / d.team_blocks, 1u, std::max(rows, 1u));
+  d.teams = std::clamp(2 * processors / d.team_blocks, 1u, std::max(rows, 1u));
 }
 
 Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena& arena) {
@@ -309,6 +338,8 @@ Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena
   d.histograms = arena.take<uint64_t>(uint64_t{d.teams} * 3 * kDigits);
   d.team_parts = arena.take<TeamPart>(rows * d.team_blocks);
   d.likely = arena.take<uint64_t>(rows * d.team_blocks * d.top);
+  d.sought = arena.take<Sought>(uint64_t{d.teams} * 2 * d.team_blocks);
+  d.listed = arena.take<uint64_t>(uint64_t{d.teams} * 2 * d.team_blocks * kListed);
   return d;
 }
 
@@ -337,7 +368,7 @@ uint64_t draws_bytes(const swy_device& device, const swy_op& op, uint32_t parts)
 
 swy_status record_finish(const Recording& r, const Draws& draws) {
   Draws d = draws;
-  d.barriers = take_counters(r.list, 2 * d.teams, r.error);
+  d.barriers = take_counters(r.list, d.teams, r.error);
   if (d.barriers == nullptr) return SWY_UNSUPPORTED;
   return launch(r.with(FastMemory::shared), finish, dim3(d.team_blocks, d.teams), kTeamThreads, 0, d, r.list.step);
 }

@@ -13,6 +13,7 @@
 namespace gpu {
 
 struct TeamPart;  // sampling_team.cuh
+struct Sought;    // likewise
 
 // Where sampling reads and writes. A part is the result of one block for its share of the vocabulary.
 struct Draws {
@@ -22,13 +23,15 @@ struct Draws {
   swy_sample_result* results;
   int32_t* top_ids;  // [sample rows, top], or null
   float* top_logprobs;
-  uint64_t* best;  // [sample rows, parts]: the largest order key of simple rows, 0: no live id
+  uint64_t* best;  // [sample rows, parts]: the largest order key of rows that are alone, 0: no live id
   uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
   // Memory of the teams of blocks that sample the other rows; see sampling_team.cuh.
   uint64_t* histograms;  // [teams, 3, digits]
   TeamPart* team_parts;  // [sample rows, team_blocks]
   uint64_t* likely;      // [sample rows, team_blocks, top]: the order keys of each block's most likely ids
-  uint32_t* barriers;    // [teams, 2]
+  Sought* sought;        // [teams, 2, team_blocks]
+  uint64_t* listed;      // [teams, 2, team_blocks, kListed]
+  uint32_t* barriers;    // [teams]
   uint32_t vocab, top, parts, teams, team_blocks;
 };
 
@@ -39,7 +42,9 @@ struct Draw {
   const uint32_t* mask;
   const swy_logit_bias* biases;
   const uint32_t* counts;
-  bool greedy, truncated, simple;  // simple: the largest key decides, and nothing else is wanted
+  bool greedy, truncated;
+  bool alone;   // nothing but the token is wanted
+  bool simple;  // in addition, the largest key decides
 };
 
 __device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i) {
@@ -52,7 +57,15 @@ __device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i)
   r.counts = counted ? d.counts + uint64_t{r.slot->counts_read_slot} * d.vocab : nullptr;
   r.greedy = r.p->inv_temperature == 0.0f;
   r.truncated = !r.greedy && (r.p->top_k > 0 || r.p->top_p_q15 < SWY_TOP_P_OFF || r.p->min_p_q30 != 0);
-  r.simple = !r.truncated && (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
+  r.alone = (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
+  r.simple = r.alone && !r.truncated;
+  return r;
+}
+
+// A row that is alone, as the kernels before `finish` search it for its largest key. Of a truncated row they find the
+// largest adjusted logit, as if there was no temperature; from there truncated.cuh goes on.
+__device__ inline Draw searched(Draw r) {
+  r.greedy |= r.truncated;
   return r;
 }
 
@@ -61,8 +74,13 @@ __device__ inline bool is_live(const Draw& r, uint32_t id, float logit) {
   return allowed && swy_float_bits(logit) != SWY_BITS_NEG_INF;
 }
 
-// Steps 2 and 3 of the chain.
-__device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
+// Whether penalties raise no logit.
+__device__ inline bool never_raised(const Draw& r) {
+  return r.counts == nullptr || (r.p->repetition >= 1 && r.p->frequency >= 0 && r.p->presence >= 0);
+}
+
+// Steps 2 and 3 of the chain; `word`: the id's of the counts.
+__device__ inline float value_of(const Draw& r, uint32_t id, float logit, uint32_t word) {
   float bias = 0.0f;
   uint32_t lo = 0, hi = r.slot->bias_count;
   while (lo < hi) {
@@ -74,8 +92,11 @@ __device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
     }
   }
   if (lo < r.slot->bias_count && r.biases[lo].id == id) bias = r.biases[lo].bias;
-  const float y = swy_adjust(r.p, logit, r.counts != nullptr ? r.counts[id] : 0u, bias);
+  const float y = swy_adjust(r.p, logit, word, bias);
   return r.greedy ? y : swy_scale(r.p, y);
+}
+__device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
+  return value_of(r, id, logit, r.counts != nullptr ? r.counts[id] : 0u);
 }
 
 // The order key that the last step of the chain compares.
@@ -84,7 +105,12 @@ __device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
   return swy_order_key(swy_float_key(x), id);
 }
 
-// Whether a simple row's largest logit decides, so that most logits need no closer look.
+// The inverse of swy_float_key.
+__device__ inline float float_of_key(uint32_t key) {
+  return swy_bits_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+// Whether a row's largest logit decides, so that most logits need no closer look.
 __device__ inline bool largest_decides(const Draw& r) {
   return r.greedy && r.mask == nullptr && r.counts == nullptr && r.slot->bias_count == 0;
 }
@@ -117,14 +143,14 @@ __device__ inline float noise_bound(uint64_t random) {
   return fmaf(bits, -kLn2 * 0x1p-23f, kLn2 * (127 + 32) + kRounding);
 }
 
-// Upper bounds of the values that the last step compares, in simple rows without penalties and biases.
+// Upper bounds of the values that the last step compares, in rows that have no biases and are never raised.
 struct LogitBound {
   uint64_t seed = 0, position = 0;
   float factor = 0;  // 0: greedy
 
   __device__ LogitBound() {}
   __device__ explicit LogitBound(const Draw& r)
-      : seed(r.p->seed), position(r.slot->position), factor(r.p->inv_temperature) {}
+      : seed(r.p->seed), position(r.slot->position), factor(r.greedy ? 0 : r.p->inv_temperature) {}
 
   // Turns logits into their bounds: +inf for bad ones, never -inf. The random bits of all ids are computed side by
   // side, as those of one are a long chain of few instructions.
@@ -156,8 +182,7 @@ struct Best {
   // Ids whose LogitBound is less have smaller keys. Nothing is said about values below -2^39, which may come from
   // logits that the clamp raised: by scaling, its -2^100 becomes -2^40 or less.
   __device__ float bound() const {
-    const auto bits = static_cast<uint32_t>(key >> 32);
-    const float x = swy_bits_float((bits & 0x80000000u) != 0 ? bits ^ 0x80000000u : ~bits);
+    const float x = float_of_key(static_cast<uint32_t>(key >> 32));
     return key == 0 || x < -0x1p39f ? -FLT_MAX : bound_of(x);
   }
   // The whole block calls this: writes the result of all threads to d.best and d.bad. `scratch`: that of block_max.

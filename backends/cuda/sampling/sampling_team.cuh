@@ -12,6 +12,8 @@
 namespace gpu {
 
 constexpr uint32_t kTeamThreads = 512, kDigits = 2048, kDigitsPerThread = kDigits / kTeamThreads;
+// Of truncated.cuh: the largest k of top-k, candidates of all blocks and of one.
+constexpr uint32_t kMostBest = 128, kGathered = 256, kListed = 256, kValuesAhead = 4;
 
 // One block's results for one row, for the other blocks.
 struct TeamPart {
@@ -23,16 +25,27 @@ struct TeamPart {
   uint32_t bad;      // a logit is NaN or +inf
 };
 
-struct TeamShared {
-  uint32_t low[kDigits], high[kDigits];  // a histogram of 64-bit sums, in halves
-  uint64_t scratch[32];
-  uint64_t rest, all;
-  uint32_t digit, id;
+// One block's results of a pass of truncated.cuh, for the other blocks.
+struct Sought {
+  uint64_t sum, best;  // of weights, and the largest order key that the last step compares
+  uint32_t weight;     // of its id
+  uint32_t listed;     // candidates of top-k
 };
 
-__device__ inline float float_of_key(uint32_t key) {
-  return swy_bits_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
-}
+struct TeamShared {
+  union {
+    struct {
+      uint32_t low[kDigits], high[kDigits];  // a histogram of 64-bit sums, in halves
+    };
+    struct {  // truncated.cuh
+      uint64_t gathered[kGathered], noisy[kGathered], weights[kMostBest];
+    };
+  };
+  uint64_t scratch[32];
+  uint64_t rest, all;
+  unsigned long long found;
+  uint32_t digit, id, count;
+};
 
 __device__ inline uint64_t block_total(uint64_t x, uint64_t* scratch) {
 #pragma unroll
@@ -56,7 +69,7 @@ class Team {
       : shared(s),
         blocks(gridDim.x),
         rank(blockIdx.x),
-        barrier_(d.barriers + blockIdx.y * 2),
+        came_(d.barriers + blockIdx.y),
         histograms_(d.histograms + uint64_t{blockIdx.y} * 3 * kDigits) {
     const uint32_t words = (d.vocab + 31) / 32, run = (words + blocks - 1) / blocks * 32;
     begin = min(d.vocab, run * rank);
@@ -68,21 +81,20 @@ class Team {
   __device__ void barrier() const {
     __syncthreads();
     if (threadIdx.x == 0) {
-      volatile uint32_t* generation = barrier_ + 1;
-      const uint32_t before = *generation;
+      const volatile uint32_t* came = came_;
       __threadfence();
-      if (atomicAdd(barrier_, 1u) + 1 == blocks) {
-        atomicExch(barrier_, 0u);
-        __threadfence();
-        atomicAdd(barrier_ + 1, 1u);
-      } else {
-        while (*generation == before) {
-        }
+      const uint32_t all = (atomicAdd(came_, 1u) | (blocks - 1)) + 1;
+      while (*came - all >= 1u << 31) {
       }
       __threadfence();
     }
     __syncthreads();
   }
+
+  // Which of two places the blocks write to before the next barrier. It changes after it, so none is overwritten before
+  // all have read it.
+  __device__ uint32_t side() const { return side_; }
+  __device__ void change_sides() { side_ ^= 1; }
 
   // Calls body(id, logit) for the ids of this thread. Loads are issued before the bodies run.
   template <class Body>
@@ -162,9 +174,9 @@ class Team {
     }
   }
 
-  uint32_t* barrier_;     // how many blocks have come, and how often all have
+  uint32_t* came_;        // how often blocks have come to barriers; their number is a power of two
   uint64_t* histograms_;  // [3, kDigits]: one is added to, one read, one wiped
-  uint32_t turn_ = 0;
+  uint32_t turn_ = 0, side_ = 0;
 };
 
 // Which of one block's ids a prefix in (rank descending, id ascending) keeps.

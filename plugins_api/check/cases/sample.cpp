@@ -17,6 +17,7 @@ struct Way {
   bool mask = false, stops = false, logprob = false, bias = false;
   bool bad = false;        // every other row cannot be sampled: a NaN, +inf, or nothing allowed
   bool penalties = false;  // with the counts state
+  bool raises = false;     // penalties raise logits
   uint32_t top = 0;        // so many of the most likely tokens
   bool mixed = false;      // every row in another of the ways above
   bool ties = false;       // few distinct logits: truncation cuts among equal ones
@@ -89,6 +90,7 @@ Draw drawn(const Way& way, uint32_t i, uint32_t logit_row, uint64_t vocab, Rando
     d.params.presence_penalty = 0.7f;
     d.params.frequency_penalty = 0.4f;
   }
+  if (way.raises) d.params.presence_penalty = -1.5f;
   d.params.flags = way.logprob ? SWY_SAMPLE_LOGPROB : 0;
   swy_sample_params_normalise(&d.params, nullptr);
   if (way.mask) {
@@ -206,6 +208,40 @@ void several_rows_cases(std::vector<CaseSpec>& out) {
   }
 }
 
+// Truncations and nothing else that is wanted, at their edges.
+void truncated_cases(std::vector<CaseSpec>& out) {
+  const Way ways[] = {
+      {.name = "first", .top_k = 1, .ties = true},
+      {.name = "best", .temperature = 0.8f, .top_p = 0.95f, .top_k = 20},
+      {.name = "best_tied", .top_p = 0.6f, .min_p = 0.01f, .top_k = 41, .ties = true},
+      {.name = "best_of_few", .top_k = 128, .mask = true},
+      {.name = "best_steep", .temperature = 2, .top_k = 60, .spread = 300},
+      {.name = "best_altered", .min_p = 0.01f, .top_k = 50, .mask = true, .bias = true, .penalties = true},
+      {.name = "best_all_tied", .top_p = 0.9f, .top_k = 20, .ties = true, .spread = 0.1},
+      {.name = "many", .top_p = 0.98f, .top_k = 150},
+      {.name = "bad_best", .top_p = 0.9f, .top_k = 9, .mask = true, .bad = true},
+      {.name = "smallest", .top_p = 0.00001f},
+      {.name = "small", .top_p = 0.03f, .spread = 0.2},
+      {.name = "small_tied", .top_p = 0.1f, .ties = true, .spread = 0.6},
+      {.name = "half", .temperature = 0.7f, .top_p = 0.5f, .mask = true, .bias = true, .penalties = true},
+      {.name = "raised", .temperature = 0.8f, .penalties = true, .raises = true},
+      {.name = "half_raised", .top_p = 0.5f, .penalties = true, .raises = true},
+      {.name = "steep_half", .top_p = 0.5f, .spread = 300},
+      {.name = "heavy", .top_p = 0.9f, .min_p = 0.3f},
+      {.name = "heaviest", .min_p = 1, .ties = true},
+      {.name = "heavy_altered", .temperature = 0.9f, .min_p = 0.05f, .bias = true, .penalties = true},
+      {.name = "bad_heavy", .top_p = 0.9f, .min_p = 0.05f, .mask = true, .bad = true},
+  };
+  for (const Way& way : ways) {
+    put(out, SWY_OP_SAMPLE, way, 15, 1000, {}, false);
+    put(out, SWY_OP_SAMPLE, way, 1, 9001, {}, false);
+    put(out, SWY_OP_SAMPLE, way, 3, 100003, {}, true);
+    for (const uint32_t rows : {1u, 7u, 30u}) {
+      put(out, SWY_OP_LM_HEAD_SAMPLE, way, rows, 1100, {256, rows == 7 ? SWY_I4A : SWY_I4, 64}, false);
+    }
+  }
+}
+
 }  // namespace
 
 void sample_cases(std::vector<CaseSpec>& out) {
@@ -241,6 +277,7 @@ void sample_cases(std::vector<CaseSpec>& out) {
     put(out, SWY_OP_LM_HEAD_SAMPLE, ways()[i], rows[i % 4], 1300, {512, dtype, 64}, false);
   }
   several_rows_cases(out);
+  truncated_cases(out);
 }
 
 void random_sample_cases(Random& random, std::vector<CaseSpec>& out) {
