@@ -74,6 +74,13 @@ __device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint3 at, u
       "l"(&map), "r"(at.x), "r"(at.y), "r"(at.z), "r"(barrier)
       : "memory");
 }
+__device__ inline void copy_box(uint32_t to, const CUtensorMap& map, uint3 at, uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, "
+      "%4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(at.x), "r"(at.y), "r"(at.z), "r"(barrier), "l"(policy)
+      : "memory");
+}
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first product of the experts of few rows brings to the second-level cache before its teams request boxes.
-// For these the list must be made, and places in it found (docs/evidence/cuda-even-shares.md has the times). These
-// requests need neither, so memory is busy meanwhile.
+// What the products of the experts of few rows bring to the second-level cache before their teams request boxes. For
+// these the list must be made, and places in it found (docs/evidence/cuda-even-shares.md has the times). These requests
+// need neither, so memory is busy meanwhile.
 #pragma once
 
 #include "common/pin.cuh"
@@ -36,24 +36,32 @@ __device__ inline void prefetch_shared_expert(const Mixture& m) {
   prefetch_weight(m.shared_down, thread, threads);
 }
 
-// A row of gate and up for a thread of the kernel, in the order of pairs: its first line is part of the first box of
-// some team.
-class ChosenRow {
+// A line of a chosen expert's weight for a thread of the kernel, in the order of pairs: `lines` of an expert, `apart`
+// bytes from one to the next.
+class ChosenLine {
  public:
-  __device__ explicit ChosenRow(const Mixture& m) {
+  __device__ ChosenLine(uint32_t lines, uint32_t apart) {
     const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
-    pair_ = thread / (2 * m.width), row_ = thread % (2 * m.width);
-    pin(pair_), pin(row_);
+    pair_ = thread / lines, at_ = thread % lines * apart;
+    pin(pair_), pin(at_);
   }
-  // With the choice of `rows` rows. An expert that was chosen several times is requested as often.
-  __device__ void prefetch(const Mixture& m, const Quads& q, uint32_t rows) const {
+  // The first line of each row of gate and up: most are part of the first boxes.
+  static __device__ ChosenLine of_gate_up(const Mixture& m) { return {2 * m.width, m.gate_up.row_bytes}; }
+  // As many neighbouring ones of `down`.
+  static __device__ ChosenLine of_down(const Mixture& m) {
+    return {min(2 * m.width, m.hidden * m.down.row_bytes / kLine), kLine};
+  }
+  // With the choice of `rows` rows; an expert has `rows_of_expert` of the weight. One that was chosen several times is
+  // requested as often.
+  __device__ void prefetch(const Mixture& m, const Quads& q, const Weight& w, uint32_t rows_of_expert,
+                           uint32_t rows) const {
     if (pair_ >= rows * m.top_k) return;
-    const uint64_t row = uint64_t{__ldcg(q.ids + pair_)} * 2 * m.width + row_;
-    prefetch_line(m.gate_up.data + row * m.gate_up.row_bytes);
+    const uint64_t first = uint64_t{__ldcg(q.ids + pair_)} * rows_of_expert;
+    prefetch_line(w.data + first * w.row_bytes + at_);
   }
 
  private:
-  uint32_t pair_, row_;
+  uint32_t pair_, at_;
 };
 
 #endif

@@ -2,9 +2,11 @@
 // Products of 4-bit weights with four rows of activations on Hopper, at the rate of memory (boxes.cuh explains the
 // integer products). The eight columns of the second operand are the high and low bytes of four rows.
 //
-// A team of four warps walks through tasks: two boxes of 64 rows of weights, 256 columns at a time. A warp multiplies
-// 16 rows of each. The last warp to read a stage of the team's ring requests the stage's next contents, so the next
-// task is requested before this one is finished, and three warps of four go on without making a request.
+// A team of four warps walks through tasks: 64 rows of each of two weights, one box of each at a time. A box has 256
+// columns of the 64 rows, or of a *flat* part 1,024 columns of 16 rows: then memory gets requests for 512 neighbouring
+// bytes instead of 128. A warp multiplies 16 rows of 256 columns of both boxes, so the four warps' results of a flat
+// part have to be added up. The last warp to read a stage of the team's ring requests the stage's next contents, so the
+// next task is requested before this one is finished, and three warps of four go on without making a request.
 #pragma once
 
 #include "common/quad_rows.cuh"
@@ -14,7 +16,7 @@ namespace gpu {
 
 constexpr uint32_t kQuadTeam = 4, kQuadTeams = 4;  // warps of a team; teams of a block
 constexpr uint32_t kQuadWarps = kQuadTeam * kQuadTeams, kQuadThreads = 32 * kQuadWarps;
-constexpr uint32_t kBoxRows = kQuadTeam * kTileRows, kBoxSize = kQuadTeam * kTileBytes;  // of a box of a team
+constexpr uint32_t kBoxRows = kQuadTeam * kTileRows, kBoxSize = kQuadTeam * kTileBytes;  // of a task; of a box
 constexpr uint32_t kMostQuadStages = 4, kStepBytes = 2 * kBoxSize;                       // of a ring; of two boxes
 constexpr uint32_t kAtOnce = 2;  // groups of 64 columns in registers
 
@@ -32,8 +34,7 @@ struct QuadShape {
   __host__ __device__ uint32_t scales_bytes() const { return slots * slot_bytes; }
   __host__ __device__ uint32_t bytes() const { return 1024 + kQuadTeams * (boxes_bytes() + scales_bytes()); }
 };
-// slot_bytes: scales of two boxes. steps: the least number of 256-column steps of a task. stages is 0 if two do not
-// fit.
+// slot_bytes: scales of a task. steps: the least number of steps of a task. stages is 0 if two do not fit.
 inline QuadShape quad_shape(uint32_t memory, uint32_t slot_bytes, uint32_t steps) {
   QuadShape s{kMostQuadStages, 0, slot_bytes};
   for (; s.stages > 1; --s.stages) {
@@ -83,12 +84,12 @@ struct TaskPlace {
   uint32_t entry, part;
 };
 
-// The weights of a task: two boxes of 64 rows, of `steps` slices, and where their scales and offsets begin.
+// The weights of a task: 64 rows of two weights, of `slices`, and where their scales and offsets begin.
 struct BoxPair {
   const CUtensorMap* map[2];
   const uint16_t *scales[2], *offsets[2];
-  uint32_t row[2], steps;
-  uint32_t scale_bytes;  // of a box's scales
+  uint32_t row[2], slices;
+  uint32_t scale_bytes;  // of one of them
 
   __device__ void set(int i, const CUtensorMap* of, const uint16_t* all_scales, const uint16_t* all_offsets,
                       uint32_t groups, uint32_t first) {
@@ -122,7 +123,7 @@ struct Asker {
 };
 
 // A warp's view of its team's ring. Every warp's first lane follows the requests; one of the four makes them.
-template <bool kOffsets>
+template <bool kOffsets, bool kFlat = false>
 class QuadRing {
  public:
   // The block meets before requests are made.
@@ -163,19 +164,27 @@ class QuadRing {
   // One lane of each warp calls this: the next data go into a stage. makes: this lane requests them.
   template <class Part>
   __device__ void ask(Asker<Part>& asker, uint32_t stage, bool makes) {
-    const bool first = asked_step_ == 0;
+    const bool first = asked_slice_ == 0 && (!kFlat || asked_row_ == 0);
     if (first && !asker.next(pair_)) return;
     if (makes) {
       const uint32_t barrier = barriers_ + stage * 8, to = at_ + stage * kStepBytes;
       barrier_expect(barrier, kStepBytes + (first ? (kOffsets ? 4 : 2) * pair_.scale_bytes : 0));
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        copy_box(to + i * kBoxSize, *pair_.map[i], asked_step_ * kBoxBytes, pair_.row[i], barrier, policy_);
+        if constexpr (kFlat) {
+          const uint3 at = make_uint3(0, pair_.row[i] + asked_row_, asked_slice_);
+          copy_box(to + i * kBoxSize, *pair_.map[i], at, barrier, policy_);
+        } else {
+          copy_box(to + i * kBoxSize, *pair_.map[i], asked_slice_ * kBoxBytes, pair_.row[i], barrier, policy_);
+        }
       }
       if (first) ask_scales(barrier);
     }
     if (first && ++asked_slot_ == shape_.slots) asked_slot_ = 0;
-    if (++asked_step_ == pair_.steps) asked_step_ = 0;
+    asked_slice_ += kFlat ? kQuadTeam : 1;
+    if (asked_slice_ != pair_.slices) return;
+    asked_slice_ = 0;
+    if (kFlat) asked_row_ = (asked_row_ + kTileRows) % kBoxRows;
   }
   __device__ void ask_scales(uint32_t barrier) {
     uint32_t to = scales_ + asked_slot_ * shape_.slot_bytes;
@@ -191,16 +200,17 @@ class QuadRing {
   uint32_t barriers_;
   uint64_t policy_;
   uint32_t at_, scales_, stage_ = 0, parity_ = 0, slot_ = 0;
-  uint32_t asked_step_ = 0, asked_slot_ = 0;
+  uint32_t asked_slice_ = 0, asked_row_ = 0, asked_slot_ = 0;  // asked_row_: only kFlat
   BoxPair pair_{};
 };
 
-// Where a lane finds scales in a slot, in bytes: of row g of the warp's tile; of row g + 8; of the second box; offsets.
+// Where a lane finds scales in a slot, in bytes: of row g of the warp's first tile; of row g + 8; of the second weight;
+// offsets.
 struct QuadScales {
   uint32_t at, eight, second, offsets, shift;
 
-  __device__ explicit QuadScales(const Weight& w)
-      : at((warp_of_team() * kTileRows + threadIdx.x % 32 / 4) * w.groups * 2),
+  __device__ QuadScales(const Weight& w, bool flat)
+      : at(((flat ? 0 : warp_of_team() * kTileRows) + threadIdx.x % 32 / 4) * w.groups * 2),
         eight(16 * w.groups),
         second(scales_bytes(w, kBoxRows)),
         offsets(kBoxRows * w.groups * 2),
@@ -224,8 +234,8 @@ struct QuadTiles {
   uint32_t bytes[kAtOnce][2][4];
   float scale[2][2][kAtOnce], offset[2][2][kAtOnce];  // [tile][half][group]
 
-  // Groups from `first` of a step.
-  __device__ void load(uint32_t tiles, uint32_t in_box, uint32_t scales, const QuadScales& places, uint32_t step,
+  // Groups from `first` of a slice.
+  __device__ void load(uint32_t tiles, uint32_t in_box, uint32_t scales, const QuadScales& places, uint32_t slice,
                        uint32_t first) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -236,8 +246,8 @@ struct QuadTiles {
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
         const uint32_t from = scales + places.at + i * places.second + j * places.eight;
-        load_scales(from, places, step * 4 + first, scale[i][j]);
-        if constexpr (kOffsets) load_scales(from + places.offsets, places, step * 4 + first, offset[i][j]);
+        load_scales(from, places, slice * 4 + first, scale[i][j]);
+        if constexpr (kOffsets) load_scales(from + places.offsets, places, slice * 4 + first, offset[i][j]);
       }
     }
   }
@@ -281,44 +291,54 @@ struct QuadTiles {
   }
 };
 
-// A team's next `count` tasks, those of `part`, of `steps` slices of `weight`. first() gives the first task, entry(at)
-// its entry in the list, place(entry) where its activations lie; store(task, at, entry, sum) takes the result.
-// Activations are loaded one step ahead, and entries one task ahead.
+// A team's next `count` tasks, those of `part`, of `slices` of `weight`. first() gives the first task, entry(at) its
+// entry in the list, place(entry) where its activations lie; store(task, at, entry, row, sum) takes the results, of a
+// flat part the warp's shares in those of 16 rows, from `row` on. Activations are loaded one step ahead, and entries
+// one task ahead.
 template <bool kOffsets, bool kFine, class Part>
-__device__ inline void walk(QuadRing<kOffsets>& ring, Asker<Part>& asker, const Part& part, Stamps& stamps) {
+__device__ inline void walk(QuadRing<kOffsets, Part::kFlat>& ring, Asker<Part>& asker, const Part& part,
+                            Stamps& stamps) {
+  constexpr uint32_t kRows = Part::kFlat ? kTileRows : kBoxRows, kSlices = Part::kFlat ? kQuadTeam : 1;  // of a box
   uint32_t in_box = lane_of_box();
   pin(in_box);
-  const uint32_t count = part.tasks.count, steps = part.steps();
+  const uint32_t count = part.tasks.count, slices = part.slices(), first = Part::kFlat ? warp_of_team() : 0;
   if (count == 0) return;
-  const QuadScales scales(part.weight());
+  const QuadScales scales(part.weight(), Part::kFlat);
+  const uint32_t box_scales = kRows * part.weight().groups * 2;  // bytes
   TaskPlace at = part.tasks.begin();
   uint4 entry = part.tasks.entry(at);
   QuadPlace from = part.place(entry);
-  QuadX x = from.load(0);
+  QuadX x = from.load(first);
 #pragma unroll 1
   for (uint32_t task = 0; task < count; ++task) {
     const TaskPlace next_at = task + 1 < count ? part.tasks.after(at) : at;
     const uint4 next = part.tasks.entry(next_at);
-    float sum[2][2] = {};
+    uint32_t scales_at = ring.scales();
 #pragma unroll 1
-    for (uint32_t step = 0; step < steps; ++step) {
-      const bool last = step + 1 == steps;
-      if (last) from = part.place(next);
-      const QuadX ahead = from.load(last ? 0 : step + 1);
-      ring.wait();
-      if (task == 0 && step == 0) stamps.note(kArrived);
+    for (uint32_t row = 0; row < kBoxRows; row += kRows, scales_at += box_scales) {
+      float sum[2][2] = {};
+#pragma unroll 1
+      for (uint32_t slice = first; slice < slices; slice += kSlices) {
+        const bool last = slice + kSlices >= slices;
+        if (last && row + kRows == kBoxRows) from = part.place(next);
+        const QuadX ahead = from.load(last ? first : slice + kSlices);
+        ring.wait();
+        if (task == 0 && row == 0 && slice == first) stamps.note(kArrived);
 #pragma unroll
-      for (uint32_t k = 0; k < 4; k += kAtOnce) {
-        QuadTiles<kOffsets, kFine> tiles;
-        tiles.load(ring.tiles(), in_box, ring.scales(), scales, step, k);
-        if (k + kAtOnce == 4) ring.give_back(asker);
-        tiles.multiply(x, k, sum);
+        for (uint32_t k = 0; k < 4; k += kAtOnce) {
+          QuadTiles<kOffsets, kFine> tiles;
+          tiles.load(ring.tiles(), in_box, scales_at, scales, slice, k);
+          if (k + kAtOnce == 4) ring.give_back(asker);
+          tiles.multiply(x, k, sum);
+        }
+        x = ahead;
       }
-      x = ahead;
+      if (row + kRows == kBoxRows) {
+        ring.next_task();
+        if (task == 0) stamps.note(kMultiplied);
+      }
+      part.store(task, at, entry, row, sum);
     }
-    ring.next_task();
-    if (task == 0) stamps.note(kMultiplied);
-    part.store(task, at, entry, sum);
     at = next_at, entry = next;
   }
 }

@@ -349,8 +349,8 @@ void slice_cases(std::vector<CaseSpec>& out) {
   Mixture two_encodings{64, 8, 8, 256, 512, 512, row};
   two_encodings.down = wide;
   for (const Mixture& m :
-       {Mixture{2, 7, 1, 256, 256, 0, i4}, Mixture{9, 18, 8, 512, 256, 256, i4a}, Mixture{21, 10, 3, 768, 256, 0, wide},
-        Mixture{34, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
+       {Mixture{2, 7, 1, 1024, 256, 0, i4}, Mixture{9, 18, 8, 512, 256, 256, i4a},
+        Mixture{21, 10, 3, 768, 256, 0, wide}, Mixture{34, 36, 6, 256, 256, 256, i4, Mixture::kTied}, two_encodings}) {
     Mixture n = m;
     n.router = SWY_BF16;
     put(out, n, false, {SWY_OP_MOE, SWY_OP_MOE_ADD});

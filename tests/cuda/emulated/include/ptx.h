@@ -149,6 +149,10 @@ inline void cp_async_bulk_tensor_3d_shared_cluster_global_mbarrier_complete_tx_b
                                                                                      uint32_t barrier) {
   copy_box(to, map, static_cast<int>(x), static_cast<int>(y), static_cast<int>(z), barrier);
 }
+inline void cp_async_bulk_tensor_3d_shared_cluster_global_mbarrier_complete_tx_bytes_L2_cache_hint(
+    uint32_t to, const void* map, uint32_t x, uint32_t y, uint32_t z, uint32_t barrier, uint64_t) {
+  copy_box(to, map, static_cast<int>(x), static_cast<int>(y), static_cast<int>(z), barrier);
+}
 void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(uint32_t to, const void* from, uint32_t bytes,
                                                                     uint32_t barrier);
 void cp_async_bulk_global_shared_cta_bulk_group(void* to, uint32_t from, uint32_t bytes);
