@@ -20,7 +20,7 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kLeastReady = 5, kMostSpared = 8, kMostRoutedBeside = 32;  // rows
+constexpr uint32_t kMostSpared = 8, kMostRoutedBeside = 32;  // rows
 
 bool same(const swy_binding& a, const swy_binding& b) { return a.buffer == b.buffer && a.offset == b.offset; }
 
@@ -54,12 +54,12 @@ T* at(const swy_binding& b) {
 // Multiprocessors that the output projection of so many rows leaves to the router behind it: each eight rows have a
 // cluster of eight blocks there, and no block of it has room beside one of the projection. If clusters of the
 // projection were everywhere, the router could not load its weights before these have ended. So it was on an H200 with
-// five rows of 32 value heads, whose delta rule has few blocks more than the card has multiprocessors; with six to
-// eight rows the router found enough of them free (docs/evidence/cuda-five-to-eight.md), and the clusters of more than
-// 32 rows are too many.
+// five sessions and 32 value heads, where the delta rule has few blocks more than the card has multiprocessors. Steps
+// of five to eight sessions have the same list, and with seven or eight the router finds room anyway, so these leave
+// fewer (docs/evidence/cuda-five-to-eight.md). The clusters of more than 32 rows are too many.
 uint32_t left_to_router(const swy_device& device, uint32_t rows) {
-  const bool leaves = rows == kLeastReady || (rows > kMostSpared && rows <= kMostRoutedBeside);
-  return leaves ? static_cast<uint32_t>(device.processors) / 2 : 0;
+  const auto all = static_cast<uint32_t>(device.processors);
+  return rows <= kMostSpared ? all / 8 : rows <= kMostRoutedBeside ? all / 2 : 0;
 }
 
 swy_status record_first(swy_list* list, const Part& part, char* workspace, const RouterRows* router, swy_error* error) {
