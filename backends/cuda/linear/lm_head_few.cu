@@ -23,8 +23,8 @@ struct FoundByBlock {
   uint32_t bad[kHeadMostRows];
 };
 
-// The sampling row of a lane. Unless penalties or biases may raise its logits, only those that may beat what the block's
-// warps have found before are examined.
+// The sampling row of a lane. Unless penalties or biases may raise its logits, only those that may beat what the
+// block's warps have found before are examined.
 template <int N>
 struct LaneDraw {
   static constexpr uint32_t kApart = 32 / N, kIds = 16 / kApart;  // lanes of a row, and ids of each

@@ -4,8 +4,6 @@
 //
 // A team of blocks (sampling_team.cuh) finds the k-th best digit by digit and gathers the ids from there on. Its first
 // block orders them by counting for each how many are better.
-#include <algorithm>
-
 #include "sampling_team.cuh"
 
 namespace gpu {
@@ -153,8 +151,6 @@ swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "ids").dims[0]);
   Candidates c{};
   c.d = draws_of(r, vocab_of(r.op), 1, arena);
-  // A multiprocessor has room for one block.
-  c.d.teams = std::clamp(static_cast<uint32_t>(r.device().processors) / c.d.team_blocks, 1u, c.d.teams);
   c.d.logits = r.operands.input("logits");
   c.k = k_of(r.op);
   c.ids = r.operands.output<int32_t>("ids");

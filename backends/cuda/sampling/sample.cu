@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 128;
 
-// Rows that are alone: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read several
-// at a time; where the largest logit decides, the others are not examined.
+// Rows that are alone: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read
+// several at a time; where the largest logit decides, the others are not examined.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
   depend();
@@ -234,8 +234,12 @@ __device__ bool finish_truncated(const Draws& d, const swy_step* step, const Dra
     if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, -1, 0.0f);
     return true;
   }
-  const RowPlace place{d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.vocab, d.parts, d.best + first,
-                       d.sought + exchange, d.listed + exchange * kListed};
+  const RowPlace place{d.logits + uint64_t{r.slot->logit_row} * d.vocab,
+                       d.vocab,
+                       d.parts,
+                       d.best + first,
+                       d.sought + exchange,
+                       d.listed + exchange * kListed};
   const uint64_t drawn = TruncatedRow(place, team, r, swy_scale(r.p, value_in(best)), stamps).draw();
   if (drawn == 0) return false;
   if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(id_of(drawn)), 0.0f);
@@ -243,7 +247,7 @@ __device__ bool finish_truncated(const Draws& d, const swy_step* step, const Dra
   return true;
 }
 
-__device__ __noinline__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
+__device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
   const TeamRow row = team_row(d, r, i, team);
   uint32_t top = 0, highest_key = 0;
   const int status = survey(row, &top, &highest_key);
@@ -314,13 +318,13 @@ double cost(const swy_device& device, const swy_op& op, const swy_bucket&) {
 constexpr Kernel kKernels[] = {
     {"sample.radix", SWY_OP_SAMPLE, kInvariant, SWY_F32, nullptr, cost, workspace, record_sample}};
 
-// Many blocks for few rows, fewer for each of many rows; together two for each multiprocessor, which has room for them.
+// Many blocks for few rows, fewer for each of many rows; together no more than the device runs at once.
 void form_teams(const swy_device& device, uint32_t rows, Draws& d) {
   const auto processors = static_cast<uint32_t>(device.processors);
-  d.team_blocks = 128;
-  while (d.team_blocks > 8 && d.team_blocks * rows > 256) d.team_blocks /= 2;
+  d.team_blocks = 64;
+  while (d.team_blocks > 8 && d.team_blocks * rows > 128) d.team_blocks /= 2;
   while (d.team_blocks > processors) d.team_blocks /= 2;
-  d.teams = std::clamp(2 * processors / d.team_blocks, 1u, std::max(rows, 1u));
+  d.teams = std::clamp(processors / d.team_blocks, 1u, std::max(rows, 1u));
 }
 
 Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena& arena) {

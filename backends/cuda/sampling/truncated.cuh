@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing the token of a truncated row that is alone, in few passes. sampling_team.cuh can do the same for any row, with
-// a threshold found digit by digit.
+// Drawing the token of a truncated row that is alone, in few passes. sampling_team.cuh does the same for any row, with
+// thresholds that are found digit by digit.
 //
 // The kernels before have found the row's largest adjusted logit, in parts. With top-p no threshold is needed: an id
 // stays if the weights of those before it add up to less than what is needed. So one pass adds up all weights and finds
-// the id that wins if it stays; the next one adds up the weights before it. With a probability of top-p it stays; else the
-// same begins anew for the ids before it. With min-p alone one pass suffices. With top-k the k-th largest of the parts' results is a bound: at least k ids reach it, and
-// few more do. Each block lists those of its share, and then each draws from all of them.
+// the id that wins if it stays; the next one adds up the weights before it. With a probability of top-p it stays; else
+// the same begins anew for the ids before it. With min-p alone one pass suffices.
+//
+// With top-k the k-th largest of the parts' results is a bound: at least k ids reach it, and few more do. Each block
+// lists those of its share, and then each draws from all of them.
 #pragma once
 
 #include "sampling_team.cuh"
@@ -17,7 +19,7 @@ namespace gpu {
 struct RowPlace {
   const float* logits;
   uint32_t vocab, parts;
-  const uint64_t* best;  // [parts]
+  const uint64_t* best;  // [parts]: what the kernels before have found
   Sought* sought;        // [2, blocks]
   uint64_t* listed;      // [2, blocks, kListed]
 };
@@ -25,6 +27,7 @@ struct RowPlace {
 __device__ inline uint32_t id_of(uint64_t order_key) { return ~static_cast<uint32_t>(order_key); }
 __device__ inline float value_in(uint64_t order_key) { return float_of_key(static_cast<uint32_t>(order_key >> 32)); }
 
+// The largest over a warp.
 __device__ inline uint64_t warp_largest(uint64_t x) {
   const auto high = static_cast<uint32_t>(x >> 32), most = __reduce_max_sync(kAll, high);
   const uint32_t low = __reduce_max_sync(kAll, high == most ? static_cast<uint32_t>(x) : 0u);
@@ -46,13 +49,12 @@ class TruncatedRow {
   __device__ Sought* sought() const { return place_.sought + team_.side() * team_.blocks; }
   __device__ uint64_t* listed() const { return place_.listed + team_.side() * team_.blocks * kListed; }
 
-  // Calls body(id, apart, z) with the values of kAhead ids; -inf where an id is not live. The blocks' ids alternate, since
-  // the best ids of a row are often neighbours.
+  // Whole warps call body(id, apart, z) with the values of the ids id + k * apart; -inf where an id is not live. The
+  // blocks' ids alternate, since the best ids of a row are often neighbours.
   template <class Body>
   __device__ void for_each_value(Body body) const {
-    const uint32_t apart = team_.blocks * kTeamThreads;
+    const uint32_t apart = team_.blocks * kTeamThreads, lane = threadIdx.x % 32;
     const float inv = r_.p->inv_temperature;
-    const uint32_t lane = threadIdx.x % 32;
     uint32_t first = team_.rank * kTeamThreads + threadIdx.x;
     float z[kAhead], next[kAhead];
     const auto load = [&](float(&to)[kAhead], uint32_t from) {
@@ -157,10 +159,11 @@ class TruncatedRow {
     });
     own.sum = block_total(own.sum, shared.scratch);
     Sought* const sought = this->sought();
-    if (own.best != 0 && own.best == shared.found) sought[team_.rank].best = own.best, sought[team_.rank].weight = own.weight;
+    Sought& mine = sought[team_.rank];
+    if (own.best != 0 && own.best == shared.found) mine.best = own.best, mine.weight = own.weight;
     if (threadIdx.x == 0) {
-      sought[team_.rank].sum = own.sum;
-      if (shared.found == 0) sought[team_.rank].best = 0;
+      mine.sum = own.sum;
+      if (shared.found == 0) mine.best = 0;
     }
     stamps_.note(limit == 0 ? kAsked : kArrived);
     team_.barrier();
@@ -188,8 +191,10 @@ class TruncatedRow {
         if (found.sum < need) return drawn;
         continue;
       }
-      if (limit == 0) need = swy_top_p_need(r_.p, found.sum);
-      if (limit == 0) stamps_.note(kRead);
+      if (limit == 0) {
+        need = swy_top_p_need(r_.p, found.sum);
+        stamps_.note(kRead);
+      }
       drawn = found.best;
       limit = swy_order_key(found.weight, id_of(drawn));
     }
