@@ -374,7 +374,9 @@ swy_status record_finish(const Recording& r, const Draws& draws) {
   Draws d = draws;
   d.barriers = take_counters(r.list, d.teams, r.error);
   if (d.barriers == nullptr) return SWY_UNSUPPORTED;
-  return launch(r.with(FastMemory::shared), finish, dim3(d.team_blocks, d.teams), kTeamThreads, 0, d, r.list.step);
+  // So much memory that a multiprocessor takes one block: two on some of them would take twice the time.
+  const uint32_t memory = d.teams == 1 ? 0 : static_cast<uint32_t>(r.device().features.block_memory) / 2;
+  return launch(r.with(FastMemory::shared), finish, dim3(d.team_blocks, d.teams), kTeamThreads, memory, d, r.list.step);
 }
 
 swy_status check_sampling(const swy_device& device, swy_error* error) {
