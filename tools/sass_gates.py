@@ -37,9 +37,10 @@ SLACK = {"bytes": (1.05, 512), "behind": (1.05, 16)}  # times the recorded value
 # Whatever the table says: kernels of few rows leave registers for the next one, and those of one row touch no local
 # memory.
 LIMITS = [
-    (r"(linear_boxes(_router)?<\w+, \du, 1u>|down_boxes<18u>|gate_up_boxes<1u>)$",
+    (r"(linear_boxes(_router)?<\w+, \du, 1u(, false)?>|down_boxes<18u>|gate_up_boxes<1u>)$",
      {"registers": 56, "stack": 0, "spills": 0}),
-    (r"(linear_boxes(_router)?<\w+, \du, 2u>|down_boxes|gate_up_boxes)", {"registers": 56}),
+    (r"(linear_boxes(_router)?<\w+, \du, 2u(, false)?>|down_boxes|gate_up_boxes)", {"registers": 56}),
+    (r"linear_boxes(_router)?<\w+, \du, 1u, true>", {"registers": 64, "stack": 0, "spills": 0}),
     (r"linear_boxes<\w+, \du, 4u>", {"registers": 64, "stack": 0, "spills": 0}),
     (r"delta_step<\d, true, 1u, false>", {"registers": 64}),
     (r"(route_walk|gate_up_walk)", {"registers": 64, "stack": 0, "spills": 0}),

@@ -171,7 +171,7 @@ bool makes_next(const swy_device& device, const Parts& p, const swy_op* const* o
 // The cost: a few microseconds for each kernel, and the bytes.
 double cost_of_parts(const swy_device& device, const Parts& p, const swy_op* const* ops, const swy_bucket& bucket) {
   double cost = 0;
-  // A microsecond less than by itself, since the projection reads integers.
+  // A microsecond less than by itself, since the projection reads what attention leaves as it is.
   if (p.attends) cost += attention_decode().cost(device, *ops[0], bucket) - 1;
   if (p.delta() && many_rows_of_prompts(ops, bucket)) {
     cost += cost_of_prompts(device, ops, bucket);

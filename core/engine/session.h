@@ -105,8 +105,9 @@ class Session {
   Status find_slot(bool keep);
   void take_write_slot();
   Status settle();                                                           // applies pending rows
-  Status submit_part(std::span<const int32_t> tokens, uint32_t logit_rows);  // a step of them
-  // Until so many of the model's steps are under way. If one fails, none stays so, and the session is empty.
+  Status submit_part(std::span<const int32_t> tokens, uint32_t logit_rows);  // one step
+  // Waits until at most `left` of the model's steps are under way. If one fails, it waits for the others, too, and
+  // empties the session.
   Status wait_for_steps(size_t left);
   Status import_states(uint32_t position, std::string_view canonical, bool with_layer);
   Status make_room(uint32_t tokens);

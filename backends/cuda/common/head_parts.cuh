@@ -9,7 +9,8 @@
 namespace gpu {
 
 struct HeadParts {
-  static constexpr uint32_t kDim = 256, kParts = 8;  // columns of a head; those that nobody made are zeros
+  // Columns of a head, and its parts. Parts without a cluster are zeros.
+  static constexpr uint32_t kDim = 256, kParts = 8;
 
   uint4* words;   // [heads][kParts][kDim / 8]: eight columns in fp16
   float2* stats;  // [heads][kParts]: the part's largest score, as a power of two, and the sum of its weights
@@ -41,7 +42,7 @@ class HeadPartsPlace {
         stat_(p.stats + head * HeadParts::kParts + threadIdx.x % HeadParts::kParts) {
     pin(words_), pin(stat_);
   }
-  // Requests all parts at once. Registers that are spilled, or a second copy of this code, take microseconds.
+  // Requests all parts at once. To be called in one place of a kernel, which must not spill: either costs microseconds.
   __device__ void load(float (&v)[8]) const {
     uint4 eight[HeadParts::kParts];
 #pragma unroll

@@ -3,7 +3,7 @@
 // -DSWITCHYARD_STAMPS; otherwise no code is generated.
 //
 // Thread 0 of a block stores times in ns of %globaltimer in shared memory, and copies them to a ring in the device's
-// memory when its Stamps go, wherever it returns. The block's place in the ring is reserved just before it waits for
+// memory when its Stamps object is destroyed. The block's place in the ring is reserved just before it waits for
 // the previous kernel, so that only this copy delays a step. Blocks that return before that leave no stamps.
 #pragma once
 

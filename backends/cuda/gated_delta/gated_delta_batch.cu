@@ -46,7 +46,7 @@ __device__ inline uint32_t cluster_number() {
 
 // sequence_of for a decoding step, in which row i mostly belongs to sequence i; beyond the step's sequences an inactive
 // one. A block cannot request its state before it knows this. nvcc 13.0 makes it wait for memory three times: for the
-// header, for `likely`, and for the other words. Waiting twice was slower (docs/evidence/cuda-delta-stream.md).
+// header, for `likely`, and for the other words. Forms that wait twice are slower (docs/evidence/cuda-delta-stream.md).
 __device__ inline Sequence decoding_sequence(const swy_step* step, uint32_t seq) {
   const uint32_t seqs = step->seqs, at = min(seq, max(seqs, 1u) - 1);
   const uint32_t* start = step_array<uint32_t>(step, step->row_start_at);

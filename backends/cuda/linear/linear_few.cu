@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kFewMostWarps * 32, N == 1 ? 2 : 1)
 #endif
 }
 
-constexpr uint32_t kRowsBesideStates = 8;  // of as many sequences: steps of five to eight
+constexpr uint32_t kRowsBesideStates = 8;  // with a row of each sequence; steps of up to four have other kernels
 constexpr uint32_t kRowsOfMma = 16;        // with more, wgmma saves more than its operand costs
 
 uint32_t rows_of(const swy_op& op) { return static_cast<uint32_t>(swy::tensor(op, "x").dims[0]); }

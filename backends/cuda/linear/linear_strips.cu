@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
   multiply_strips<kNibbles, R, UX>(s, step, begun, [&](uint32_t, uint32_t id, float logit) {
     if (!draws) return;
     if (!r.simple) const_cast<float*>(d.logits)[id] = logit;
-    if (r.alone) best.look(r, id, logit);
+    if (r.token_only) best.look(r, id, logit);
   });
   stamps.note(kMultiplied);
   __syncthreads();

@@ -2,7 +2,8 @@
 // LM_HEAD, LM_HEAD_SAMPLE and GATHER_ROWS: logits [logit rows, vocab] of the wanted rows.
 //
 // lm_head_sample.vector samples while it multiplies: where the largest key decides (greedy, plain temperature), no
-// logit is written. Rows that are truncated, or whose log-probabilities are wanted, get their logits in the workspace.
+// logit is written. Rows that are truncated, or whose log-probabilities are wanted, get their logits in the workspace;
+// of truncated ones it also finds the largest.
 #include "common/projection.cuh"
 #include "sampling/sampling.cuh"
 
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(kVectorWarps * 32)
       const Draw r = searched(draw_of(d, step, i));
       if (r.slot->logit_row != m) continue;
       if (!r.simple) const_cast<float*>(d.logits)[uint64_t{m} * d.vocab + id] = logit;
-      if (!r.alone) continue;
+      if (!r.token_only) continue;
       if (swy_is_bad_logit(logit)) bad[i] = 1;
       if (is_live(r, id, logit)) atomicMax(best + i, final_key(r, id, value_of(r, id, logit)));
     }

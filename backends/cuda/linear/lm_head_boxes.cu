@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kHeadThreads, 2)
   head_block<kOffsets>(map, h, step, stamps, [&](uint32_t id, float logit) {
     if (!draws) return;
     if (!r.simple) const_cast<float*>(d.logits)[id] = logit;
-    if (r.alone) best.look(r, id, logit);
+    if (r.token_only) best.look(r, id, logit);
   });
   best.give(d, blockIdx.x, scratch);
 #endif
@@ -62,7 +62,8 @@ __global__ void __launch_bounds__(kDrawThreads) draw_logits(const __grid_constan
   release_next();
   Best best;
   const Draw r = step->sample_rows > 0 ? searched(draw_of(d, step, 0)) : Draw{};
-  for (uint32_t id = blockIdx.x * kDrawThreads + threadIdx.x; r.alone && id < d.vocab; id += gridDim.x * kDrawThreads) {
+  for (uint32_t id = blockIdx.x * kDrawThreads + threadIdx.x; r.token_only && id < d.vocab;
+       id += gridDim.x * kDrawThreads) {
     best.look(r, id, __ldcg(d.logits + id));
   }
   best.give(d, blockIdx.x, scratch);

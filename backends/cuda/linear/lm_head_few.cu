@@ -40,7 +40,7 @@ struct LaneDraw {
     if (i < step->sample_rows) {
       const Draw r = searched(draw_of(d, step, i));
       row = r.slot->logit_row;
-      draws = r.alone;
+      draws = r.token_only;
       bounded = r.slot->bias_count == 0 && never_raised(r);
       bound = LogitBound(r);
       if (!r.simple) written = 1u << row;

@@ -47,7 +47,7 @@ class ChosenLine {
   }
   // The first line of each row of gate and up: most are part of the first boxes.
   static __device__ ChosenLine of_gate_up(const Mixture& m) { return {2 * m.width, m.gate_up.row_bytes}; }
-  // As many neighbouring ones of `down`.
+  // The first lines of an expert's `down`, as many as of gate and up, or all if it has fewer.
   static __device__ ChosenLine of_down(const Mixture& m) {
     return {min(2 * m.width, m.hidden * m.down.row_bytes / kLine), kLine};
   }

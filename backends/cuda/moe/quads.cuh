@@ -67,12 +67,12 @@ struct QuadPlace {
   __device__ QuadPlace(const QuadRows& from, uint32_t own, uint32_t other, uint32_t groups)
       : words(from.words + uint64_t{own} * groups * 8 + threadIdx.x % 8),
         scales(reinterpret_cast<const float4*>(from.scales + uint64_t{other} * groups)) {}
-  __device__ QuadX load(uint32_t step) const {
+  __device__ QuadX load(uint32_t slice) const {
     QuadX x;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; ++i) x.words[i] = words[(step * 4 + i) * 8];
+    for (uint32_t i = 0; i < 4; ++i) x.words[i] = words[(slice * 4 + i) * 8];
 #pragma unroll
-    for (uint32_t i = 0; i < 2; ++i) x.scales[i] = scales[step * 2 + i];
+    for (uint32_t i = 0; i < 2; ++i) x.scales[i] = scales[slice * 2 + i];
     return x;
   }
 };

@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t kScanThreads = 256, kScanAhead = 8, kParts = 128;
 
-// Rows that are alone: the largest key of one part of the vocabulary, and whether a logit is bad. Logits are read
-// several at a time; where the largest logit decides, the others are not examined.
+// Rows of which only the token is wanted: the largest key of one part of the vocabulary, and whether a logit is bad.
+// Logits are read several at a time; where the largest logit decides, the others are not examined.
 __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ uint64_t scratch[32];
   depend();
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kScanThreads) scan(const __grid_constant__ Dra
   const uint32_t i = blockIdx.y;
   if (i >= step->sample_rows) return;
   const Draw r = searched(draw_of(d, step, i));
-  if (!r.alone) return;
+  if (!r.token_only) return;
   const float* logits = d.logits + uint64_t{r.slot->logit_row} * d.vocab;
   const bool largest = largest_decides(r);
   const uint32_t apart = gridDim.x * kScanThreads;
@@ -197,7 +197,7 @@ __device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32
   d.tokens[r.slot->token_entry] = ok ? token : 0;
 }
 
-// What the kernels before have found of a row that is alone; returns its status.
+// What the kernels before have found of a token_only row; returns its status.
 __device__ int found_before(const Draws& d, uint32_t i, uint64_t* best, uint64_t* scratch) {
   uint64_t most = 0;
   int bad = 0;
@@ -224,7 +224,7 @@ __device__ TeamRow team_row(const Draws& d, const Draw& r, uint32_t i, Team& tea
   return {team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.team_parts + uint64_t{i} * team.blocks};
 }
 
-// A truncated row that is alone. False: it needs thresholds.
+// A truncated row of which only the token is wanted. False: it needs thresholds.
 __device__ bool finish_truncated(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team,
                                  Stamps& stamps) {
   uint64_t best = 0;
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant_
   for (uint32_t i = blockIdx.y; i < samples; i += gridDim.y) {
     const Draw r = i == blockIdx.y ? first : draw_of(d, step, i);
     if (!r.simple) {
-      if (!r.alone || !finish_truncated(d, step, r, i, team, stamps)) finish_row(d, step, r, i, team);
+      if (!r.token_only || !finish_truncated(d, step, r, i, team, stamps)) finish_row(d, step, r, i, team);
     } else if (i / gridDim.y % gridDim.x == blockIdx.x) {
       finish_simple(d, step, r, i, shared.scratch);
     }
@@ -374,8 +374,7 @@ swy_status record_finish(const Recording& r, const Draws& draws) {
   Draws d = draws;
   d.barriers = take_counters(r.list, d.teams, r.error);
   if (d.barriers == nullptr) return SWY_UNSUPPORTED;
-  // So much memory that a multiprocessor takes one block: two on some of them would take twice the time.
-  const uint32_t memory = d.teams == 1 ? 0 : static_cast<uint32_t>(r.device().features.block_memory) / 2;
+  const uint32_t memory = d.teams == 1 ? 0 : alone_memory(r.device());
   return launch(r.with(FastMemory::shared), finish, dim3(d.team_blocks, d.teams), kTeamThreads, memory, d, r.list.step);
 }
 

@@ -23,7 +23,7 @@ struct Draws {
   swy_sample_result* results;
   int32_t* top_ids;  // [sample rows, top], or null
   float* top_logprobs;
-  uint64_t* best;  // [sample rows, parts]: the largest order key of rows that are alone, 0: no live id
+  uint64_t* best;  // [sample rows, parts]: the largest order key of token_only rows, 0: no live id
   uint32_t* bad;   // [sample rows, parts]: whether a logit is NaN or +inf
   // Memory of the teams of blocks that sample the other rows; see sampling_team.cuh.
   uint64_t* histograms;  // [teams, 3, digits]
@@ -43,8 +43,8 @@ struct Draw {
   const swy_logit_bias* biases;
   const uint32_t* counts;
   bool greedy, truncated;
-  bool alone;   // nothing but the token is wanted
-  bool simple;  // in addition, the largest key decides
+  bool token_only;  // nothing but the token is wanted
+  bool simple;      // in addition, the largest key decides
 };
 
 __device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i) {
@@ -57,12 +57,12 @@ __device__ inline Draw draw_of(const Draws& d, const swy_step* step, uint32_t i)
   r.counts = counted ? d.counts + uint64_t{r.slot->counts_read_slot} * d.vocab : nullptr;
   r.greedy = r.p->inv_temperature == 0.0f;
   r.truncated = !r.greedy && (r.p->top_k > 0 || r.p->top_p_q15 < SWY_TOP_P_OFF || r.p->min_p_q30 != 0);
-  r.alone = (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
-  r.simple = r.alone && !r.truncated;
+  r.token_only = (r.p->flags & SWY_SAMPLE_LOGPROB) == 0 && d.top == 0;
+  r.simple = r.token_only && !r.truncated;
   return r;
 }
 
-// A row that is alone, as the kernels before `finish` search it for its largest key. Of a truncated row they find the
+// A token_only row, as the kernels before `finish` search it for its largest key. Of a truncated row they find the
 // largest adjusted logit, as if there was no temperature; from there truncated.cuh goes on.
 __device__ inline Draw searched(Draw r) {
   r.greedy |= r.truncated;

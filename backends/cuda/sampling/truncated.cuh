@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing the token of a truncated row that is alone, in few passes. sampling_team.cuh does the same for any row, with
-// thresholds that are found digit by digit.
+// Drawing the token of a truncated row of which nothing else is wanted, in few passes. sampling_team.cuh does the same
+// for any row, with thresholds that are found digit by digit.
 //
 // The kernels before have found the row's largest adjusted logit, in parts. With top-p no threshold is needed: an id
 // stays if the weights of those before it add up to less than what is needed. So one pass adds up all weights and finds
@@ -132,7 +132,7 @@ class TruncatedRow {
         top = fmaxf(top, bounds[k]);
       }
       const uint64_t known = *const_cast<volatile unsigned long long*>(&shared.found);
-      uint64_t best = known;  // of the warp
+      uint64_t best = known > own.best ? known : own.best;  // of the warp
 #pragma unroll 1
       for (;;) {
         const bool may_win = !(top < (best == 0 ? -FLT_MAX : value_in(best)));
@@ -238,10 +238,12 @@ class TruncatedRow {
 
   // Gathers what all blocks have listed; returns how many, 0 if there are too many.
   __device__ uint32_t gather(const Sought* sought, const uint64_t* listed_keys) {
-    const uint32_t each = kTeamThreads / team_.blocks, block = threadIdx.x / each, own = threadIdx.x % each;
+    const uint32_t each = min(kTeamThreads / team_.blocks, kListed);
+    const uint32_t block = threadIdx.x / each, own = threadIdx.x % each;
+    const bool reads = block < team_.blocks;
     const uint64_t* keys = listed_keys + block * kListed;
-    uint64_t key = __ldcg(keys + own);  // mostly the only one of this thread, if there is any
-    const uint32_t listed = __ldcg(&sought[block].listed);
+    uint64_t key = reads ? __ldcg(keys + own) : 0;  // mostly the only one of this thread, if there is any
+    const uint32_t listed = reads ? __ldcg(&sought[block].listed) : 0;
     uint32_t& count = team_.shared.count;
     for (uint32_t i = own; i < min(listed, kListed); i += each) {
       if (i != own) key = __ldcg(keys + i);
@@ -279,7 +281,9 @@ class TruncatedRow {
   }
 
   __device__ uint64_t of_best() {
-    if (r_.p->top_k > static_cast<int32_t>(kMostBest)) return 0;
+    // With k near the number of parts no bound is reached by about k of them: too many ids would be listed.
+    const uint32_t k = static_cast<uint32_t>(r_.p->top_k), parts = min(place_.parts, kTeamThreads);
+    if (k > kMostBest || 4 * k > 3 * parts) return 0;
     const Sought* const sought = this->sought();
     const uint64_t* const listed = this->listed();
     const float bound = bound_of_best();
