@@ -57,7 +57,8 @@ struct Cuda {
                                                          cast_kernels,
                                                          sample_kernels,
                                                          candidates_kernels};
-  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &gpu::kBytes, &gpu::kCard};
+  static constexpr const swy_option* kOptions[] = {&swy::kKvBf16, &gpu::kKvI8, &gpu::kDeltaI16, &gpu::kBytes,
+                                                   &gpu::kCard};
 
   static swy_plugin functions() {
     swy_plugin p{};
@@ -102,7 +103,16 @@ struct Cuda {
 
 }  // namespace
 
-std::vector<swy_kernel> make_kernels() { return swy::kernel_table<Cuda>(); }
+std::vector<swy_kernel> make_kernels(const swy_device& device) {
+  std::vector<swy_kernel> kernels = swy::kernel_table<Cuda>();
+  for (swy_kernel& k : kernels) {  // rounded states bound what a kernel's results can be
+    const bool attends = k.op == SWY_OP_ATTENTION || k.op == SWY_OP_ATTEND || k.op == SWY_OP_KV_APPEND;
+    if (attends && device.kv_i8) k.activations = SWY_I8;
+    const bool delta = k.op == SWY_OP_GATED_DELTA || k.op == SWY_OP_DELTA_RULE;
+    if (delta && device.delta_i16 && k.activations == SWY_F32) k.activations = SWY_BF16;
+  }
+  return kernels;
+}
 
 }  // namespace gpu
 

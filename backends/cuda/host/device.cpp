@@ -66,6 +66,8 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
                      p->minor);
   }
   d.kv_bf16 = swy::is_on(swy::kKvBf16, settings, count);
+  d.kv_i8 = swy::is_on(gpu::kKvI8, settings, count);
+  d.delta_i16 = swy::is_on(gpu::kDeltaI16, settings, count);
   d.bytes = swy::is_on(gpu::kBytes, settings, count);
   if (const swy_status s = use(d, error); s != SWY_OK) return s;
   int code = 0;
@@ -82,7 +84,7 @@ swy_status open(uint32_t index, const swy_setting* settings, uint32_t count, swy
   d.rates = rates_of(d);
   if (const swy_status s = prepare_small_copies(error); s != SWY_OK) return s;
   if (const swy_status s = check_sampling(d, error); s != SWY_OK) return s;
-  d.kernels = make_kernels();
+  d.kernels = make_kernels(d);
 #ifdef SWITCHYARD_STAMPS
   open_stamps();
 #endif

@@ -44,9 +44,9 @@ struct swy_device {
   int processors = 0;  // streaming multiprocessors
   gpu::Features features;
   gpu::Rates rates;
-  bool kv_bf16 = true;
-  bool bytes = true;    // prompts by the kernels *.bytes
-  bool pooled = false;  // the driver has pools of memory
+  bool kv_bf16 = true, kv_i8 = false, delta_i16 = false;  // the forms of states (swy::StateForms)
+  bool bytes = true;                                     // prompts by the kernels *.bytes
+  bool pooled = false;                                   // the driver has pools of memory
   cudaStream_t stream = nullptr;
   std::vector<swy_kernel> kernels;
   gpu::DerivedWeights derived;

@@ -84,8 +84,8 @@ std::span<const Kernel> cast_kernels();
 std::span<const Kernel> sample_kernels();
 std::span<const Kernel> candidates_kernels();
 
-// The table that the host sees.
-std::vector<swy_kernel> make_kernels();
+// The table that the host sees, for a device whose options are known.
+std::vector<swy_kernel> make_kernels(const swy_device& device);
 // Whether the sampler's arithmetic gives the required bits on this device.
 swy_status check_sampling(const swy_device& device, swy_error* error);
 

@@ -5,7 +5,8 @@
 //
 //   struct Mine {  // names it all; nothing is made of it
 //     using Device = swy_device;  // has `std::vector<swy_kernel> kernels`, which device_open sets to
-//                                 // swy::kernel_table<Mine>(). Optional: `bool kv_bf16`, whether KV states are bf16
+//                                 // swy::kernel_table<Mine>(). Optional: `bool kv_bf16`, `bool kv_i8` and
+//                                 // `bool delta_i16`, which states have a shorter form (swy::StateForms)
 //     using Kernel = swy::DeviceKernel<Recording>;
 //     static constexpr swy::KernelList<Kernel> kKernels[] = {add_kernels, linear_kernels};  // a function per file
 //     static constexpr const swy_option* kOptions[] = {&swy::kKvBf16};  // optional
@@ -126,12 +127,12 @@ struct DeviceTable {
   }
 
   static const Device& own(const swy_device* device) { return *static_cast<const Device*>(device); }
-  static bool kv_bf16(const swy_device* device) {
-    if constexpr (requires { own(device).kv_bf16; }) {
-      return own(device).kv_bf16;
-    } else {
-      return false;
-    }
+  static StateForms forms(const swy_device* device) {
+    StateForms f;
+    if constexpr (requires { own(device).kv_bf16; }) f.kv_bf16 = own(device).kv_bf16;
+    if constexpr (requires { own(device).kv_i8; }) f.kv_i8 = own(device).kv_i8;
+    if constexpr (requires { own(device).delta_i16; }) f.delta_i16 = own(device).delta_i16;
+    return f;
   }
   static const Kernel& kernel_of(const swy_kernel* k) { return *static_cast<const Kernel*>(k->user); }
 
@@ -199,7 +200,7 @@ struct DeviceTable {
       return fail(error, SWY_INVALID_ARGUMENT, SWY_REASON_NONE, "the operation has no state %u", index);
     }
     const Whole<swy_tensor> tensor(*op->states[index]);
-    const DeviceState state(*tensor, pool->page_size, kv_bf16(device));
+    const DeviceState state(*tensor, pool->page_size, forms(device));
     out->layout = state.layout();
     out->unit_bytes = state.unit_bytes();
     return SWY_OK;
@@ -208,7 +209,7 @@ struct DeviceTable {
                                  const swy_binding* unit, void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
       const Whole<swy_tensor> tensor(*state);
-      const DeviceState form(*tensor, page_size, kv_bf16(device));
+      const DeviceState form(*tensor, page_size, forms(device));
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       std::vector<char> raw(form.unit_bytes());
       const swy_status s = get().read(device, raw.data(), unit->buffer, unit->offset, raw.size(), nullptr, error);
@@ -220,7 +221,7 @@ struct DeviceTable {
                                  const swy_binding* unit, const void* canonical, uint64_t bytes, swy_error* error) {
     return guard(error, [&] {
       const Whole<swy_tensor> tensor(*state);
-      const DeviceState form(*tensor, page_size, kv_bf16(device));
+      const DeviceState form(*tensor, page_size, forms(device));
       if (const swy_status s = form.check(*unit, bytes, error); s != SWY_OK) return s;
       const std::vector<char> raw = form.from_canonical(canonical);
       return get().write(device, unit->buffer, unit->offset, raw.data(), raw.size(), nullptr, error);
