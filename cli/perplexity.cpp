@@ -19,7 +19,7 @@ constexpr uint32_t kMaxWindow = 65536;  // tokens
 struct PerplexityFlags {
   Settings settings;
   std::string file, against;
-  uint32_t window = 512, windows = 0;
+  Windows windows;
   bool json = false;
 };
 
@@ -36,12 +36,13 @@ struct Divergence {
 };
 
 Status perplexity(const PerplexityFlags& o) {
-  if (o.window < 2 || o.window > kMaxWindow) {
-    return error(Code::usage, "--ctx is {}; a window takes from 2 to {} tokens", o.window, kMaxWindow);
+  if (o.windows.size < 2 || o.windows.size > kMaxWindow) {
+    return error(Code::usage, "--ctx is {}; a window takes from 2 to {} tokens", o.windows.size, kMaxWindow);
   }
   Settings settings = o.settings;
-  if (settings.chunk != 0 || o.window > Model::kChunk) settings.chunk = std::max(settings.chunk, o.window);
-  settings.context = std::max(settings.context, o.window);
+  const uint32_t window = o.windows.size, step = o.windows.step == 0 ? window : std::min(o.windows.step, window);
+  if (settings.chunk != 0 || step > Model::kChunk) settings.chunk = std::max(settings.chunk, step);
+  settings.context = std::max(settings.context, window);
   SWY_LET(Runtime r, load_runtime(settings));
   SWY_LET(const Tokenizer* tokenizer, r.text());
   SWY_LET(const std::string text, read_text(o.file, kMaxTextBytes));
@@ -60,17 +61,17 @@ Status perplexity(const PerplexityFlags& o) {
   WindowScore total;
   Divergence divergence;
   Status inner;
-  SWY_TRY(score_windows(*r.model, ids, o.window, o.windows,
+  SWY_TRY(score_windows(*r.model, ids, o.windows,
                         [&](size_t w, size_t count, std::span<const float> logits, const WindowScore& s) {
                           total.nll += s.nll;
                           total.tokens += s.tokens;
                           if (base_session != nullptr) {
                             base_session->reset();
-                            const auto window = std::span(ids).subspan(w * o.window, o.window);
+                            const auto tokens = std::span(ids).subspan(w * window, window);
                             const size_t vocab = r.model->vocab();
                             size_t at = 0;  // a step of this model may have fewer rows
-                            inner = read_logits(*base_session, window, 0, [&](auto part, auto other) -> Status {
-                              for (size_t i = 0; i < part.size() && at + 1 < o.window; ++i, ++at)
+                            inner = read_logits(*base_session, tokens, step, [&](auto part, auto other) -> Status {
+                              for (size_t i = 0; i < part.size() && at + 1 < window; ++i, ++at)
                                 divergence.add(other.subspan(i * vocab, vocab), logits.subspan(at * vocab, vocab));
                               return {};
                             });
@@ -85,7 +86,8 @@ Status perplexity(const PerplexityFlags& o) {
                                 {"perplexity", std::exp(mean)},
                                 {"tokens", total.tokens},
                                 {"text_tokens", ids.size()},
-                                {"window", o.window},
+                                {"window", window},
+                                {"step", step},
                                 {"seconds", seconds}};
   if (base_session != nullptr) {
     out["kl"] = divergence.kl / static_cast<double>(divergence.positions);
@@ -96,7 +98,7 @@ Status perplexity(const PerplexityFlags& o) {
     return {};
   }
   fmt::print("{:.6f} nats per token, perplexity {:.4f}, over {} tokens in windows of {}, {:.1f} s\n", mean,
-             std::exp(mean), total.tokens, o.window, seconds);
+             std::exp(mean), total.tokens, window, seconds);
   if (base_session != nullptr) {
     fmt::print("against {}: KL {:.6f} nats, the same most likely token at {:.2f}%\n", o.against,
                out["kl"].get<double>(), 100 * out["top1_agreement"].get<double>());
@@ -111,18 +113,21 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   c->footer("Example: switchyard perplexity demo.swy --file text.txt --windows 16 --against demo-bf16.swy");
   add_input(*c, "--file,-f", o->file, "the text; - for standard input")->required();
-  c->add_option("--window", o->window,
-                "tokens per window, each computed in one step whatever --chunk says; --ctx means the same here")
+  c->add_option("--window", o->windows.size, "tokens per window; --ctx means the same here")
       ->check(CLI::Range(2u, kMaxWindow))
       ->capture_default_str();
-  c->add_option("--windows", o->windows, "stop after this many windows; 0: the whole text")->capture_default_str();
+  c->add_option("--windows", o->windows.limit, "stop after this many windows; 0: the whole text")
+      ->capture_default_str();
+  c->add_option("--step", o->windows.step,
+                "tokens of a step, whatever --chunk says; 0: a whole window. 1 judges the kernels that decode")
+      ->capture_default_str();
   add_input(
       *c, "--against", o->against,
       "another model file: also print the KL divergence from it, and how often both have the same most likely token");
   c->add_flag("--json", o->json, "print JSON");
   add_settings(*c, o->settings, "program");
   set_action(*c, exit_code, [o] {
-    if (o->settings.context != 0) o->window = o->settings.context;
+    if (o->settings.context != 0) o->windows.size = o->settings.context;
     return perplexity(*o);
   });
 }

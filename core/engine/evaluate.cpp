@@ -58,28 +58,36 @@ Status read_logits(Session& session, std::span<const int32_t> ids, uint32_t most
   return {};
 }
 
-Status score_windows(Model& model, std::span<const int32_t> ids, uint32_t window, uint32_t limit,
+Status score_windows(Model& model, std::span<const int32_t> ids, const Windows& windows,
                      const std::function<bool(size_t, size_t, std::span<const float>, const WindowScore&)>& each) {
+  const uint32_t window = windows.size, step = windows.step == 0 ? window : std::min(windows.step, window);
   size_t count = ids.size() / window;
-  if (limit != 0) count = std::min<size_t>(count, limit);
+  if (windows.limit != 0) count = std::min<size_t>(count, windows.limit);
   if (window < 2 || count == 0) {
     return error(Code::usage, "the text has {} tokens, and a window takes {}; give a longer text or a smaller --ctx",
                  ids.size(), window);
   }
-  if (window > model.chunk()) {
+  if (step > model.chunk()) {
     return error(
         Code::usage,
-        "a window of {} tokens is more than the {} rows of a step; raise --chunk, or lower --ctx where memory is "
-        "short",
-        window, model.chunk());
+        "{} tokens at once are more than the {} rows of a step; raise --chunk, or lower --ctx or --step where memory "
+        "is short",
+        step, model.chunk());
   }
   SWY_LET(auto session, model.session());
   const size_t vocab = model.vocab();
+  std::vector<float> parts;  // a window's logits, unless one step has them all
   for (size_t w = 0; w < count; ++w) {
     const auto tokens = ids.subspan(w * window, window);
     session->reset();
+    parts.clear();
     bool more = true;
-    SWY_TRY(read_logits(*session, tokens, window, [&](auto, std::span<const float> logits) -> Status {
+    SWY_TRY(read_logits(*session, tokens, step, [&](auto, std::span<const float> logits) -> Status {
+      if (step < window) {
+        parts.insert(parts.end(), logits.begin(), logits.end());
+        if (parts.size() < window * vocab) return {};
+        logits = parts;
+      }
       WindowScore score;
       for (size_t t = 0; t + 1 < window; ++t) {
         score.nll -= log_probability(logits.subspan(t * vocab, vocab), tokens[t + 1]);

@@ -31,11 +31,18 @@ struct WindowScore {
   size_t tokens = 0;
 };
 
-// The text in non-overlapping windows of `window` tokens, the last partial one dropped; each predicts its tokens from
-// the second on. `each` is called with every window's logits f32 [window, vocab] and its score; returning false stops.
-// At most `limit` windows; 0: all. Errors: usage, when there is no whole window.
+// How a text is cut.
+struct Windows {
+  uint32_t size = 512;  // tokens
+  uint32_t limit = 0;   // at most so many windows; 0: all
+  uint32_t step = 0;    // tokens of a step: 1 judges the kernels that decode; 0: a whole window
+};
+
+// The text in non-overlapping windows, the last partial one dropped; each predicts its tokens from the second on.
+// `each` is called with every window's logits f32 [size, vocab] and its score; returning false stops. Errors: usage,
+// when there is no whole window, or a step of the model takes fewer tokens than it should.
 Status score_windows(
-    Model& model, std::span<const int32_t> ids, uint32_t window, uint32_t limit,
+    Model& model, std::span<const int32_t> ids, const Windows& windows,
     const std::function<bool(size_t index, size_t count, std::span<const float> logits, const WindowScore&)>& each);
 
 }  // namespace switchyard

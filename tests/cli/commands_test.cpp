@@ -196,6 +196,10 @@ TEST(Perplexity, OfTheFirstWindow) {
   EXPECT_NEAR(out["nll"].get<double>(), demo()["nll_by_window"][0].get<double>(), 1e-4);
   EXPECT_NEAR(std::log(out["perplexity"].get<double>()), out["nll"].get<double>(), 1e-9);
   EXPECT_EQ(out["tokens"], 511);
+  const json steps = run_json({"perplexity", "--file", kText, "--windows", "1", "--step", "100", "--json"});
+  EXPECT_EQ(steps["step"], 100);
+  EXPECT_EQ(steps["tokens"], out["tokens"]);
+  EXPECT_NEAR(steps["nll"].get<double>(), out["nll"].get<double>(), 1e-2);
   const Ran ran = run_program({"perplexity", "--file", kText, "--ctx", "64", "--windows", "1"});
   EXPECT_THAT(ran.out, HasSubstr(" nats per token, perplexity "));
 }

@@ -38,11 +38,12 @@ TEST_P(CpuLoss, OfSixteenWindows) {
   ASSERT_TRUE(ids.ok());
   double nll = 0;
   size_t tokens = 0;
-  const Status status = score_windows(*t.model, *ids, 512, 16, [&](size_t, size_t, auto, const WindowScore& s) {
-    nll += s.nll;
-    tokens += s.tokens;
-    return true;
-  });
+  const Status status =
+      score_windows(*t.model, *ids, {.size = 512, .limit = 16}, [&](size_t, size_t, auto, const WindowScore& s) {
+        nll += s.nll;
+        tokens += s.tokens;
+        return true;
+      });
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(tokens, 16u * 511);
   const double loss = nll / static_cast<double>(tokens), want = demo_expected()["program"]["nll"].get<double>();

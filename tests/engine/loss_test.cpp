@@ -20,7 +20,7 @@ TEST(Loss, DemoModelIsThatOfTransformers) {
   const auto by_window = want["nll_by_window"].get<std::vector<double>>();
   double total = 0;
   size_t tokens = 0;
-  const Status status = score_windows(*t.model, *ids, 512, static_cast<uint32_t>(by_window.size()),
+  const Status status = score_windows(*t.model, *ids, {.size = 512, .limit = static_cast<uint32_t>(by_window.size())},
                                       [&](size_t w, size_t, std::span<const float>, const WindowScore& s) {
                                         EXPECT_NEAR(s.nll / static_cast<double>(s.tokens), by_window[w], kTolerance)
                                             << "window " << w;

@@ -14,8 +14,9 @@
  *   primitives        the pieces of a composite's decomposition (decompose.h), for backends that have no kernel for it
  *
  * Accumulation is fp32 or wider. Norms, router softmax, gates and the delta state are fp32 whatever the activations
- * are. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it; of the second revisions
- * also that of gpt-oss (`gpt_oss`) and of DeepSeek-V3's router (`deepseek_v3`).
+ * are; between steps a backend may keep a state in a shorter form (swy_state_layout), whose rounding counts as that of
+ * its kernels' activations. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it; of
+ * the second revisions also that of gpt-oss (`gpt_oss`) and of DeepSeek-V3's router (`deepseek_v3`).
  *
  * A second revision keeps of the first all that its text does not change: operands, their places, fields. Its attribute
  * struct is the same one, with fields appended; operations of revision 1 have the struct without these.
