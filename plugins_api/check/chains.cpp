@@ -337,13 +337,21 @@ std::string compare_draws(const Step& step, const Matrix& logits, const Matrix& 
   return "";
 }
 
+// To which type a plugin rounds the states of a link: bf16 at most, or the 8 bits that the operation's kernels name, if
+// it has keys and values.
+swy_dtype state_type(const Plugin& plugin, const Case& link) {
+  if (link.states.empty() || link.states[0].desc.state != SWY_STATE_PAGED) return SWY_BF16;
+  const auto in_bytes = [&](const swy_kernel* k) { return k->op == link.op && k->activations == SWY_I8; };
+  return std::any_of(plugin.kernels().begin(), plugin.kernels().end(), in_bytes) ? SWY_I8 : SWY_BF16;
+}
+
 // The difference in the states of one link; tokens that it draws are compared as its outputs.
-std::string compare_states(Case link, Outcome wanted, Outcome got) {
+std::string compare_states(const Plugin& plugin, Case link, Outcome wanted, Outcome got) {
   link.outputs.clear(), link.tokens.clear();
   for (Step& s : link.steps) s.draws.clear();
   wanted.tokens.clear(), got.tokens.clear();
   wanted.outputs = got.outputs = std::vector<std::vector<Matrix>>(link.steps.size());
-  return compare(link, wanted, got, SWY_BF16, nullptr);
+  return compare(link, wanted, got, state_type(plugin, link), nullptr);
 }
 
 }  // namespace
@@ -525,10 +533,10 @@ std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<
   }
 }
 
-std::string compare_chains(const std::vector<Case>& links, const std::vector<Outcome>& wanted,
+std::string compare_chains(const Plugin& plugin, const std::vector<Case>& links, const std::vector<Outcome>& wanted,
                            const std::vector<Outcome>& got) {
   for (size_t i = 0; i < links.size(); ++i) {
-    const std::string problem = compare_states(links[i], wanted[i], got[i]);
+    const std::string problem = compare_states(plugin, links[i], wanted[i], got[i]);
     if (!problem.empty()) return text(op_name(links[i].op), ": ", problem);
     if (got[i].outputs.empty()) continue;
     for (size_t step = 0; step < links[i].steps.size(); ++step) {

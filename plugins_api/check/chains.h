@@ -14,6 +14,7 @@
 namespace switchyard::check {
 
 class Kit;
+class Plugin;
 
 inline constexpr size_t kBefore = SIZE_MAX, kOutside = SIZE_MAX - 1;
 
@@ -47,8 +48,8 @@ std::optional<size_t> read_by(const Chain& chain, size_t i);
 // experts depends on a rounding error. Throws Failure.
 std::vector<Outcome> one_by_one(const Kit& kit, const Chain& chain, std::vector<Case>& links, Random& random);
 
-// How the results of links differ from those wanted, where there are any: "" or one line.
-std::string compare_chains(const std::vector<Case>& links, const std::vector<Outcome>& wanted,
+// How a plugin's results of links differ from those wanted, where there are any: "" or one line.
+std::string compare_chains(const Plugin& plugin, const std::vector<Case>& links, const std::vector<Outcome>& wanted,
                            const std::vector<Outcome>& got);
 
 }  // namespace switchyard::check

@@ -26,11 +26,11 @@ uint32_t claimed(const Kit& kit, const Chain& chain, std::string* why) {
 }
 
 // How the range differs from its operations; "": in nothing.
-std::string difference(RangeExecution& range, const std::vector<Case>& links, const std::vector<Outcome>& wanted,
-                       bool stored = false) {
+std::string difference(const Kit& kit, RangeExecution& range, const std::vector<Case>& links,
+                       const std::vector<Outcome>& wanted, bool stored = false) {
   range.record(stored);
   for (const char* when : {"", "submitted again: "}) {
-    const std::string problem = compare_chains(links, wanted, range.submit());
+    const std::string problem = compare_chains(kit.plugin(), links, wanted, range.submit());
     if (!problem.empty()) return when + problem;
   }
   return "";
@@ -57,7 +57,7 @@ std::string same_as_one_by_one(const Kit& kit, const Chain& chain, bool stored) 
   const Taken t = take(kit, chain);
   RangeTable table(kit.plugin());
   RangeExecution range(kit.plugin(), table, chain, t.links);
-  const std::string problem = difference(range, t.links, t.wanted, stored);
+  const std::string problem = difference(kit, range, t.links, t.wanted, stored);
   return problem.empty() ? "" : text("the range ", chain.name, " differs from its operations: ", problem);
 }
 
@@ -74,7 +74,7 @@ std::string writes_what_is_kept(const Kit& kit, const Chain& chain) {
       continue;
     }
     some = true;
-    const std::string problem = difference(range, t.links, t.wanted);
+    const std::string problem = difference(kit, range, t.links, t.wanted);
     if (!problem.empty()) {
       return text("the range ", chain.name, ", the value of whose operation ", also,
                   " is read outside, differs from its operations: ", problem);

@@ -26,16 +26,19 @@ const Chain& chain_named(const std::string& name) {
 
 // The links of a chain with contents of their own, and their results.
 struct Content {
+  const Plugin& plugin;
   std::vector<Case> links;
   std::vector<Outcome> wanted;
 
-  Content(const Kit& kit, const Chain& chain, uint64_t seed) {
+  Content(const Kit& kit, const Chain& chain, uint64_t seed) : plugin(kit.plugin()) {
     Random random(seed);
     links = build_chain(chain, random);
     wanted = one_by_one(kit, chain, links, random);
   }
   // How the results of the range with these inputs differ; "": in nothing.
-  std::string difference(RangeExecution& range) const { return compare_chains(links, wanted, range.submit(links)); }
+  std::string difference(RangeExecution& range) const {
+    return compare_chains(plugin, links, wanted, range.submit(links));
+  }
 };
 
 class Derived : public testing::TestWithParam<const char*> {
