@@ -148,6 +148,26 @@ OpContext OpCases::context(const OpCase& c) {
   return context;
 }
 
+Result<Workload> OpCases::workload(const OpCase& c) const {
+  const PlanDevice& on = device(c);
+  const GraphOp& op = c.first();
+  StepShape step = c.step;
+  step.state_shares.assign(c.graph->states.size(), 1);
+  const OpView view(*c.graph, op, c.bucket);
+  for (uint32_t i = 0; i < op.states.size(); ++i) {
+    swy_state_layout layout{};
+    layout.struct_size = sizeof layout;
+    PluginError e;
+    SWY_TRY(e.status(on.api->state_layout(on.handle, view.get(), i, &c.bucket, &layout, e.get()), c.op()));
+    const swy_tensor& desc = c.graph->states[op.states[i]].desc;
+    double canonical = static_cast<double>(dtype_bytes(desc.dtype));
+    if (desc.state == SWY_STATE_PAGED) canonical *= c.bucket.page_size;
+    for (uint32_t d = 0; d < desc.rank; ++d) canonical *= static_cast<double>(desc.dims[d]);
+    step.state_shares[op.states[i]] = static_cast<double>(layout.unit_bytes) / canonical;
+  }
+  return workload_of(*c.graph, op, step);
+}
+
 Result<std::unique_ptr<OpRun>> OpCases::record(const OpCase& c, uint32_t least_ops) {
   const auto ops = rotation(c);
   SWY_TRY(load(c, ops));
@@ -155,7 +175,8 @@ Result<std::unique_ptr<OpRun>> OpCases::record(const OpCase& c, uint32_t least_o
 }
 
 Result<std::optional<RowErrors>> OpCases::errors(const OpCase& c) {
-  if (request_.oracle == nullptr || workload(c).operations() > kMostChecked) return std::optional<RowErrors>();
+  if (request_.oracle == nullptr || workload_of(*c.graph, c.first(), c.step).operations() > kMostChecked)
+    return std::optional<RowErrors>();
   const std::span<const GraphOp> op(c.shape->ops.data(), 1);
   const auto last = static_cast<uint32_t>(devices_.size());
   const auto oracle = OpOracle::find(*c.graph, op[0], readers_, last, c.bucket);

@@ -41,7 +41,8 @@ class OpCases {
   const std::vector<OpRefusal>& refusals() const { return refusals_; }
   const OpRequest& request() const { return request_; }
   const PlanDevice& device(const OpCase& c) const { return devices_[c.shape->device]; }
-  Workload workload(const OpCase& c) const { return workload_of(*c.graph, c.first(), c.step); }
+  // Errors: those of the device that has its states.
+  Result<Workload> workload(const OpCase& c) const;
 
   // A case's operations, loaded and recorded: as many as rotate_bytes needs, repeated until there are `least_ops`.
   Result<std::unique_ptr<OpRun>> record(const OpCase& c, uint32_t least_ops);

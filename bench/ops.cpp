@@ -38,7 +38,7 @@ Result<OpTime> measure_case(OpCases& cases, const OpCase& c) {
   t.count = c.shape->ops.size();
   t.chosen = c.chosen;
   t.estimate_us = c.estimate_us;
-  t.work = cases.workload(c);
+  SWY_LET(t.work, cases.workload(c));
   SWY_LET(t.samples, time_case(cases, c));
   SWY_LET(t.errors, cases.errors(c));
   return t;

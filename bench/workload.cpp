@@ -80,8 +80,15 @@ class Counter {
     }
   }
 
-  double state_element_bytes(size_t i) const {
-    return i < op_.states.size() && graph_.states[op_.states[i]].desc.dtype == SWY_BF16 ? 2 : 4;
+  // An element of the operation's paged or slotted state of three dims.
+  double state_element_bytes(swy_state_kind kind) const {
+    for (const uint32_t s : op_.states) {
+      const swy_tensor& desc = graph_.states[s].desc;
+      if (desc.state != kind || desc.rank != 3) continue;
+      const double share = s < step_.state_shares.size() ? step_.state_shares[s] : 1;
+      return share * static_cast<double>(dtype_bytes(desc.dtype));
+    }
+    return sizeof(float);
   }
 
   void attention() {
@@ -89,14 +96,15 @@ class Counter {
     const double own = rows_ / step_.sequences;
     const double seen = step_.context - (own - 1) / 2;  // positions that a row sees, on average
     w_.mixing += 2 * rows_ * seen * a.heads * a.head_dim;
-    w_.state_bytes += step_.sequences * (step_.context + own) * 2 * a.kv_heads * a.head_dim * state_element_bytes(0);
+    const double elements = step_.sequences * (step_.context + own) * 2 * a.kv_heads * a.head_dim;
+    w_.state_bytes += elements * state_element_bytes(SWY_STATE_PAGED);
   }
 
   void delta() {
     const auto a = op_.attrs_as<swy_gated_delta_attrs>();
     const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
     w_.mixing += 4 * rows_ * state;
-    w_.state_bytes += step_.sequences * 2 * 4 * state;
+    w_.state_bytes += step_.sequences * 2 * state * state_element_bytes(SWY_STATE_SLOTTED);
   }
 
   const Graph& graph_;

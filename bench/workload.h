@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/graph.h"
 #include "core/program/program.h"
@@ -15,6 +16,8 @@ struct StepShape {
   uint32_t logit_rows = 1;
   uint32_t context = 1;  // tokens of a sequence when the step is done
   uint32_t sequences = 1;
+  std::vector<double> state_shares =
+      {};  // by state of the graph: of its canonical bytes, what a device keeps; empty: 1
 };
 
 struct Workload {

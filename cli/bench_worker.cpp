@@ -213,6 +213,11 @@ class Worker {
       SWY_TRY(bench::take_turn(*c.stepper, c.prefill ? 0 : 2, c.prefill ? 1 : 3, seconds));
     }
     std::sort(seconds.begin(), seconds.end());
+    for (const StatePool::Unit& u : r_->model->states().units()) {
+      const bool used = u.device != nullptr && u.canonical_bytes != 0;
+      shape.state_shares.push_back(used ? static_cast<double>(u.unit_bytes) / static_cast<double>(u.canonical_bytes)
+                                        : 1);
+    }
     const bench::Workload work = bench::workload_of(*r_->program, shape);
     const json answer = {{"step_seconds", seconds[seconds.size() / 2]},
                          {"tokens", c.tokens},

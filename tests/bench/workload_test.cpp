@@ -60,6 +60,18 @@ TEST(Workload, AttentionGrowsWithItsContext) {
   EXPECT_GT(far.state_bytes - near.state_bytes, 1000.0 * 2 * 2 * 64 * 2 - 1);
 }
 
+TEST(Workload, CountsStatesAsTheDeviceKeepsThem) {
+  const Program program = demo();
+  const Graph graph = graph_of(program);
+  for (const swy_op_id id : {SWY_OP_ATTENTION, SWY_OP_GATED_DELTA}) {
+    const GraphOp& op = first(graph, id);
+    StepShape shape{1, 1, 101};
+    const double whole = workload_of(graph, op, shape).state_bytes;
+    shape.state_shares.assign(graph.states.size(), 0.25);
+    EXPECT_DOUBLE_EQ(workload_of(graph, op, shape).state_bytes, whole / 4);
+  }
+}
+
 TEST(Workload, OfAStepIsTheSumOfItsOperations) {
   const Program program = demo();
   const StepShape shape{16, 1, 48};
