@@ -17,10 +17,19 @@ for kernel in split rows; do  # those that support keys and values in fp32
   run "ops_kv_fp32_$kernel" "${judge[@]}" --suite ops --set kv_bf16=0 --filter "ops/attention.$kernel/"
   tail -1 "$work/ops_kv_fp32_$kernel"
 done
+for kernel in split rows decode wgmma prompt tiles; do
+  run "ops_kv_i8_$kernel" "${judge[@]}" --suite ops --set kv_i8=1 --filter "ops/attention.$kernel/"
+  tail -1 "$work/ops_kv_i8_$kernel"
+done
+for op in attend kv_append; do
+  run "ops_kv_i8_$op" "${judge[@]}" --suite ops --set kv_i8=1 --filter "ops/$op."
+  tail -1 "$work/ops_kv_i8_$op"
+done
 check_rules
 # The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null
 check_families "$(dirname "${BASH_SOURCE[0]}")/../data/tiny/families"
 check_loss 16  # of 4 windows rounding alone makes up to 2.5e-3
+check_loss 16 --set cuda.kv_i8=1
 check_draws fused
 echo "cuda: all passed"

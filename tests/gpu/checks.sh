@@ -70,12 +70,13 @@ loss() {
   grep 'nats per token' "$work/loss"
 }
 
-# check_loss WINDOWS
+# check_loss WINDOWS [FLAGS]: flags of the backend's own run.
 check_loss() {
-  local here there
-  echo "demo model, loss on its text (they may differ by 2e-3):"
-  here=$(loss "$backend" "$1")
-  there=$(loss reference "$1")
+  local here there windows=$1
+  shift
+  echo "demo model, loss on its text (they may differ by 2e-3)${*:+, $*}:"
+  here=$(loss "$backend" "$windows" "$@")
+  there=$(loss reference "$windows")
   printf '  %-10s %s\n' "$backend" "$here" reference "$there"
   awk -v a="${here%% *}" -v b="${there%% *}" 'BEGIN {d = a - b; exit !(d < 2e-3 && d > -2e-3)}' ||
     fail "the loss differs from reference"

@@ -67,6 +67,21 @@ __device__ inline void accumulate(Partial<N>& p, const float (&s)[kHeads], const
   }
 }
 
+// This lane's elements of the key and the value of a position.
+template <class T, int N>
+__device__ inline void load_position(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                                     uint32_t position, float (&k)[N], float (&v)[N]) {
+  const uint32_t first = threadIdx.x % 32 * N, size = step->page_size;
+  const T* key = elements_at<T>(a, step, table, kv, position) + first;
+  load_kv<N>(key, k);
+  load_kv<N>(key + uint64_t{size} * a.head_dim, v);
+  if constexpr (sizeof(T) == 1) {
+    const float* scale = a.bytes.scale(a.pages, table[position / size], a.bytes.row(kv, false, position % size));
+#pragma unroll
+    for (int i = 0; i < N; ++i) k[i] *= scale[0], v[i] *= scale[size];
+  }
+}
+
 // Positions first + warp, first + warp + kWarps, … of [first, last).
 template <class T, int N>
 __device__ inline void attend_positions(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
@@ -75,7 +90,6 @@ __device__ inline void attend_positions(const Attention& a, const swy_step* step
   constexpr int kAhead = N == 8 ? 2 : 4;
   const uint32_t lane = threadIdx.x % 32, dim = a.head_dim;
   const bool in = lane * N < dim;
-  const uint64_t to_values = uint64_t{step->page_size} * dim;
   for (uint32_t at = first + threadIdx.x / 32; at < last; at += kWarps * kAhead) {
     float k[kAhead][N], v[kAhead][N];
 #pragma unroll
@@ -84,9 +98,7 @@ __device__ inline void attend_positions(const Attention& a, const swy_step* step
 #pragma unroll
       for (int i = 0; i < N; ++i) k[j][i] = v[j][i] = 0;
       if (position >= last || !in) continue;
-      const T* key = keys_at<T>(a, step, table, kv, position) + lane * N;
-      load_kv<N>(key, k[j]);
-      load_kv<N>(key + to_values, v[j]);
+      load_position<T, N>(a, step, table, kv, position, k[j], v[j]);
     }
 #pragma unroll
     for (int j = 0; j < kAhead; ++j) {
@@ -192,12 +204,15 @@ swy_status record(const Recording& r) {
   const Attention a = attention_of(r, kSplit);
   if (kSplit && a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   if (r.op.id == SWY_OP_ATTENTION) SWY_CUDA_TRY(record_prepare(r, a, rows));
-  return a.bf16 ? record_with<uint16_t, kSplit>(r, a, rows) : record_with<float, kSplit>(r, a, rows);
+  return a.kv_type == SWY_I8     ? record_with<int8_t, kSplit>(r, a, rows)
+         : a.kv_type == SWY_BF16 ? record_with<uint16_t, kSplit>(r, a, rows)
+                                 : record_with<float, kSplit>(r, a, rows);
 }
 
-swy_status supports_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+swy_status supports_rows(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
   const uint32_t elements = a.head_dim <= 64 ? 2 : a.head_dim <= 128 ? 4 : 8;  // per lane
+  SWY_CUDA_TRY(supports_kv(device, op, error));
   if (a.head_dim <= 256 && a.head_dim % elements == 0 && a.rotary_dim <= kMostRotary && bucket.rows <= 65535)
     return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be a multiple of %u, at most 256",
@@ -217,7 +232,8 @@ double cost_rows(const swy_device&, const swy_op& op, const swy_bucket& bucket) 
 double cost_split(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
   const double context = most_read(op, bucket);
-  return 40 + 0.02 * context + device.rates.bytes(4.0 * bucket.rows * context * a.head_dim * a.kv_heads, 1.0e6);
+  const double rows = 2.0 * bucket.rows * context * a.kv_heads;  // keys and values
+  return 40 + 0.02 * context + device.rates.bytes(rows * kv_row_bytes(device, a.head_dim), 1.0e6);
 }
 
 template <bool kSplit>
@@ -294,7 +310,8 @@ Attention attention_of(const Recording& r, bool split) {
   a.eps = at.norm_eps;
   a.bias = at.norm_weight_bias;
   a.gated = whole && at.gated != 0;
-  a.bf16 = r.device().kv_bf16;
+  a.kv_type = kv_type_of(r.device());
+  a.bytes = BytePages(at.kv_heads, at.head_dim, r.bucket().page_size);
   a.alone = (r.bucket().flags & SWY_BUCKET_DECODE) != 0;
   if (whole) take_rotation(r, at.rotary_dim, at.rope_theta, at.rope_scale, a);
   a.normed = at.qk_norm != 0;

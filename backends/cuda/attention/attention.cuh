@@ -3,6 +3,7 @@
 // are joined.
 #pragma once
 
+#include "attention_bytes.cuh"
 #include "common/half_rows.cuh"
 #include "common/head_parts.cuh"
 #include "rope.cuh"
@@ -25,7 +26,10 @@ struct Attention : Rotation {
   uint32_t heads, kv_heads, head_dim, rotary;
   uint32_t groups;  // blocks per KV head, of kHeads query heads each
   float scale, eps, bias;
-  bool gated, bf16, packed;
+  swy_dtype kv_type;   // of keys and values: fp32, bf16 or 8 bits
+  BytePages bytes;     // where they lie in 8 bits
+  uint16_t* expanded;  // pages of the same numbers in bf16, for kernels that read only these
+  bool gated, packed;
   bool alone;  // one row per sequence: all earlier positions are in the pages already
   uint32_t splits;
   // Of revision 2.
@@ -78,6 +82,21 @@ __device__ inline void load_kv(const uint16_t* p, float (&x)[N]) {
   }
 }
 
+// Without their scale.
+template <int N>
+__device__ inline void load_kv(const int8_t* p, float (&x)[N]) {
+  if constexpr (N == 2) {
+    float four[4];
+    to_floats(*reinterpret_cast<const uint16_t*>(p), four);
+    x[0] = four[0], x[1] = four[1];
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      to_floats(*reinterpret_cast<const uint32_t*>(p + i), reinterpret_cast<float(&)[4]>(x[i]));
+    }
+  }
+}
+
 __device__ inline void store_kv(float* p, float x) { *p = x; }
 __device__ inline void store_kv(uint16_t* p, float x) { *p = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
@@ -87,6 +106,17 @@ __device__ inline T* keys_at(const Attention& a, const swy_step* step, const uin
                              uint32_t position) {
   const uint32_t size = step->page_size, page = table[position / size];
   return static_cast<T*>(a.pages) + ((uint64_t{page} * a.kv_heads + kv) * 2 * size + position % size) * a.head_dim;
+}
+// The same of pages in 8 bits, too.
+template <class T>
+__device__ inline const T* elements_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                                       uint32_t position) {
+  if constexpr (sizeof(T) == 1) {
+    const uint32_t size = step->page_size;
+    return a.bytes.elements(a.pages, table[position / size], a.bytes.row(kv, false, position % size));
+  } else {
+    return keys_at<T>(a, step, table, kv, position);
+  }
 }
 __device__ inline const uint32_t* table_of(const swy_step* step, uint32_t seq) {
   return step_array<uint32_t>(step, step->block_table_at) + uint64_t{seq} * step->block_table_stride;
@@ -148,6 +178,26 @@ __device__ inline void give_out(const Attention& a, uint32_t row, uint32_t first
     }
     y[e] = value * gate_of(a, row, first_head + h, e % dim);
   }
+}
+
+// ---- host
+
+inline swy_dtype kv_type_of(const swy_device& device) {
+  return device.kv_i8 ? SWY_I8 : device.kv_bf16 ? SWY_BF16 : SWY_F32;
+}
+// What a row of head_dim keys or values takes up.
+inline double kv_row_bytes(const swy_device& device, uint32_t head_dim) {
+  return device.kv_i8 ? head_dim + sizeof(float) : device.kv_bf16 ? 2.0 * head_dim : 4.0 * head_dim;
+}
+inline swy_status needs_rounded_kv(const swy_device& device, swy_error* error) {
+  if (kv_type_of(device) != SWY_F32) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16 or in 8 bits");
+}
+inline swy_status supports_kv(const swy_device& device, const swy_op& op, swy_error* error) {
+  const uint32_t dim = swy_attention_of(&op).head_dim;
+  if (!device.kv_i8 || dim % 4 == 0) return SWY_OK;
+  return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                   "head_dim is %u; with keys and values in 8 bits it must be a multiple of 4", dim);
 }
 
 inline swy_attention_attrs attention_attrs(const swy_op& op) { return swy_attention_of(&op); }

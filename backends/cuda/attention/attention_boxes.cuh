@@ -16,11 +16,9 @@ constexpr uint32_t prompt_boxes_bytes(uint32_t dim) { return panels_bytes(dim, 4
 
 // Boxes of a block's positions, or of a page's if it has fewer; those of whole blocks have all elements of a head.
 inline swy_status map_pool(const Recording& r, const Attention& a, CUtensorMap* map) {
-  const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
-  const uint64_t row_bytes = uint64_t{a.head_dim} * 2;
-  const uint32_t rows = std::min(kPositions, r.bucket().page_size);
-  return map_columns(a.pages, pool.bytes / row_bytes, row_bytes, rows, rows == kPositions ? a.head_dim / 64 : 1, map,
-                     r.error);
+  const uint64_t pool = uint64_t{r.bucket().pages} * a.kv_heads * 2 * r.bucket().page_size;
+  const uint32_t rows = std::min(kPositions, r.bucket().page_size), columns = rows == kPositions ? a.head_dim / 64 : 1;
+  return map_columns(a.pages, pool, uint64_t{a.head_dim} * 2, rows, columns, map, r.error);
 }
 
 #ifdef SWY_HOPPER

@@ -96,7 +96,7 @@ __device__ inline void turn_head(const Attention& a, const float (&v)[kHeld], co
 // A warp per head, first query heads and then KV heads. blockIdx.y: row. Shared memory: a head per warp.
 template <class T>
 __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Attention a, const swy_step* step) {
-  extern __shared__ float shared_heads[];
+  extern __shared__ __align__(16) float shared_heads[];
   __shared__ Row shared_row;
   const uint32_t warp = threadIdx.x / 32, dim = a.head_dim, head = blockIdx.x * kWarps + warp, row = blockIdx.y;
   const bool there = row < step->rows, query = head < a.heads;
@@ -115,10 +115,18 @@ __global__ void __launch_bounds__(kThreads) prepare(const __grid_constant__ Atte
     store_head(static_cast<float*>(a.ready) + (uint64_t{row} * a.heads + head) * dim, h, dim);
     return;
   }
-  const uint32_t kv = head - a.heads;
-  T* to = keys_at<T>(a, step, table_of(step, shared_row.seq), kv, shared_row.position);
-  store_head(to, h, dim);
-  store_head(to + uint64_t{step->page_size} * dim, a.v + (uint64_t{row} * a.kv_heads + kv) * dim, dim);
+  const uint32_t kv = head - a.heads, *table = table_of(step, shared_row.seq);
+  const float* value = a.v + (uint64_t{row} * a.kv_heads + kv) * dim;
+  if constexpr (sizeof(T) == 1) {
+    const uint32_t size = step->page_size, page = table[shared_row.position / size];
+    const uint32_t to = a.bytes.row(kv, false, shared_row.position % size);
+    store_bytes(a.bytes, a.pages, page, to, h);
+    store_bytes(a.bytes, a.pages, page, to + size, value);
+  } else {
+    T* to = keys_at<T>(a, step, table, kv, shared_row.position);
+    store_head(to, h, dim);
+    store_head(to + uint64_t{step->page_size} * dim, value, dim);
+  }
 }
 
 // ---- prompts: the size of a head is known to the compiler, and a lane has pairs of neighbouring elements
@@ -141,6 +149,21 @@ __device__ inline void store_pairs(uint16_t* to, const Pairs<kDim>& p, float sca
     const __nv_bfloat162 v = __floats2bfloat162_rn(p.v[j].x * scale, p.v[j].y * scale);
     reinterpret_cast<uint32_t*>(to)[j * 32 + threadIdx.x % 32] = *reinterpret_cast<const uint32_t*>(&v);
   }
+}
+
+// To a row of a page in 8 bits.
+template <uint32_t kDim>
+__device__ inline void store_byte_pairs(const Attention& a, uint32_t page, uint32_t row, const Pairs<kDim>& p) {
+  float top = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) top = larger_of(top, larger_of(p.v[j].x, p.v[j].y));
+  const ByteScale s(largest_of_warp(top));
+  auto* to = reinterpret_cast<uint16_t*>(a.bytes.elements(a.pages, page, row));
+#pragma unroll
+  for (uint32_t j = 0; j < kDim / 64; ++j) {
+    to[j * 32 + threadIdx.x % 32] = static_cast<uint16_t>(__byte_perm(s.round(p.v[j].x), s.round(p.v[j].y), 0x0040));
+  }
+  if (threadIdx.x % 32 == 0) *a.bytes.scale(a.pages, page, row) = s.scale;
 }
 
 // Norms and rotates a head. `shared`: [rotary] of this warp.
@@ -175,7 +198,7 @@ __device__ inline void turn_pairs(const Attention& a, Pairs<kDim>& p, const Pair
 
 // A warp has one head, first query heads and then KV heads, of kRows rows, which it loads together. blockIdx.y: rows.
 constexpr uint32_t kRows = 4;
-template <uint32_t kDim>
+template <uint32_t kDim, bool kBytes>
 __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant__ Attention a, const swy_step* step) {
   __shared__ Row rows[kRows];
   __shared__ __align__(8) float shared_heads[kWarps][kDim];
@@ -208,10 +231,18 @@ __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant
     if (query) {
       store_pairs<kDim>(static_cast<uint16_t*>(a.ready) + (row * a.heads + head) * kDim, v[n], a.scale);
     } else {
-      uint16_t* to = keys_at<uint16_t>(a, step, table_of(step, rows[n].seq), kv, rows[n].position);
+      const uint32_t* table = table_of(step, rows[n].seq);
       const Pairs<kDim> value = load_pairs<kDim>(a.v + (row * a.kv_heads + kv) * kDim);
-      store_pairs<kDim>(to, v[n], 1);
-      store_pairs<kDim>(to + uint64_t{step->page_size} * kDim, value, 1);
+      if constexpr (kBytes) {
+        const uint32_t size = step->page_size, page = table[rows[n].position / size];
+        const uint32_t to = a.bytes.row(kv, false, rows[n].position % size);
+        store_byte_pairs<kDim>(a, page, to, v[n]);
+        store_byte_pairs<kDim>(a, page, to + size, value);
+      } else {
+        uint16_t* to = keys_at<uint16_t>(a, step, table, kv, rows[n].position);
+        store_pairs<kDim>(to, v[n], 1);
+        store_pairs<kDim>(to + uint64_t{step->page_size} * kDim, value, 1);
+      }
     }
   }
 }
@@ -220,15 +251,15 @@ __global__ void __launch_bounds__(kThreads) prepare_prompt(const __grid_constant
 
 swy_status record_prepare(const Recording& r, const Attention& a, uint32_t rows) {
   const uint32_t blocks = ceil_div(a.heads + a.kv_heads, kWarps);
+  const bool bytes = a.kv_type == SWY_I8;
   if (a.packed) {
-    const auto kernel = a.head_dim == 64    ? prepare_prompt<64>
-                        : a.head_dim == 128 ? prepare_prompt<128>
-                                            : prepare_prompt<256>;
+    const auto kernel = a.head_dim == 64    ? (bytes ? prepare_prompt<64, true> : prepare_prompt<64, false>)
+                        : a.head_dim == 128 ? (bytes ? prepare_prompt<128, true> : prepare_prompt<128, false>)
+                                            : (bytes ? prepare_prompt<256, true> : prepare_prompt<256, false>);
     return launch(r, kernel, dim3(blocks, ceil_div(rows, kRows)), kThreads, 0, a, r.list.step);
   }
-  const size_t shared = kWarps * a.head_dim * sizeof(float);
-  return a.bf16 ? launch(r, prepare<uint16_t>, dim3(blocks, rows), kThreads, shared, a, r.list.step)
-                : launch(r, prepare<float>, dim3(blocks, rows), kThreads, shared, a, r.list.step);
+  const auto kernel = bytes ? prepare<int8_t> : a.kv_type == SWY_BF16 ? prepare<uint16_t> : prepare<float>;
+  return launch(r, kernel, dim3(blocks, rows), kThreads, kWarps * a.head_dim * sizeof(float), a, r.list.step);
 }
 
 }  // namespace gpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION of prompts, keys and values in bf16, by m16n8k16: a warp has 16 queries of a tile.
+// ATTENTION of prompts, keys and values in bf16 (in 8 bits: attention_expand.cu), by m16n8k16: a warp has 16 queries of
+// a tile.
 //
 // With kSplit 2 a tile has half as many queries. The two halves of every block of positions go to two teams of warps,
 // which join their results at the end. This makes more and shorter tiles.
@@ -107,8 +108,8 @@ swy_status record_dim(const Recording& r, const Attention& a) {
 }
 
 swy_status record(const Recording& r) {
-  const Attention a = prompt_attention_of(r);
-  SWY_CUDA_TRY(record_prepare(r, a, r.bucket().rows));
+  Attention a = prompt_attention_of(r);
+  SWY_CUDA_TRY(record_prompt_pages(r, a));
   return a.head_dim == 64 ? record_dim<64>(r, a) : a.head_dim == 128 ? record_dim<128>(r, a) : record_dim<256>(r, a);
 }
 
@@ -123,6 +124,15 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   return prompt_cost(device, op, bucket, 2.5e8, 1.3);
+}
+
+// Parts of the workspace; returns its size.
+uint64_t place(Attention& a, void* workspace, const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  const auto& at = attention_attrs(op);
+  Arena arena(workspace);
+  a.ready = arena.take<uint16_t>(uint64_t{bucket.rows} * at.heads * at.head_dim);
+  a.expanded = arena.take<uint16_t>(expanded_elements(device, op, bucket));
+  return arena.used();
 }
 
 constexpr Kernel kKernels[] = {{.name = "attention.prompt",
@@ -141,12 +151,18 @@ Attention prompt_attention_of(const Recording& r) {
   Attention a = attention_of(r, false);
   a.packed = true;
   a.scale *= kLog2E;
+  place(a, r.operands.workspace(), r.device(), r.op, r.bucket());
   return a;
+}
+
+swy_status record_prompt_pages(const Recording& r, Attention& a) {
+  SWY_CUDA_TRY(record_prepare(r, a, r.bucket().rows));
+  return record_expand(r, a);
 }
 
 swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
-  if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
+  SWY_CUDA_TRY(needs_rounded_kv(device, error));
   if (bucket.rows > 65535) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 65535 rows, the bucket has %u",
                      bucket.rows);
@@ -170,12 +186,13 @@ double prompt_cost(const swy_device& device, const swy_op& op, const swy_bucket&
   const bool alone = (bucket.flags & SWY_BUCKET_DECODE) != 0;
   const double keys = alone ? device.rates.bytes(4.0 * bucket.rows * context * a.kv_heads * a.head_dim, 3.8e6) : 0;
   const double walk = products > longest ? products : longest;
-  return 15.5 + device.rates.bytes(row_bytes(op), 2.8e6) + (walk > keys ? walk : keys);
+  return 15.5 + device.rates.bytes(row_bytes(op), 2.8e6) + expand_cost(device, op, bucket) +
+         (walk > keys ? walk : keys);
 }
 
-uint64_t prompt_workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attention_attrs(op);
-  return uint64_t{bucket.rows} * a.heads * a.head_dim * sizeof(uint16_t);
+uint64_t prompt_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  Attention a{};
+  return place(a, nullptr, device, op, bucket);
 }
 
 std::span<const Kernel> attention_prompt_kernels() { return kKernels; }

@@ -252,6 +252,12 @@ inline bool cuts_tiles(const Recording& r, const Attention& a) {
 }
 // Attention with q packed to bf16, scaled for weights that are powers of two.
 Attention prompt_attention_of(const Recording& r);
+// The kernels before a prompt's: afterwards `a.pages` are in bf16.
+swy_status record_prompt_pages(const Recording& r, Attention& a);
+// Writes keys and values in 8 bits to `a.expanded`, which then are the pages. Does nothing if they are in bf16.
+swy_status record_expand(const Recording& r, Attention& a);
+uint64_t expanded_elements(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
+double expand_cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket);
 // Shapes that both kernels require.
 swy_status supports_prompt(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error);
 uint64_t prompt_workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION of few rows over a long context, keys and values in bf16: a tile of 16 positions per warp.
+// ATTENTION of few rows over a long context, keys and values in bf16 or 8 bits: a tile of 16 positions per warp.
 //
 // All query heads of a KV head are the columns of one matrix instruction, and the keys its rows, so every key is read
-// once. Asynchronous copies bring keys and values, one tile ahead of the current one.
+// once. Asynchronous copies bring keys and values, one tile ahead of the current one. Those in 8 bits become bf16,
+// which has all of these integers, on their way to the products; a key's scale goes to its scores, a value's to its
+// weights.
 #include "attention.cuh"
 #include "common/tiles.cuh"
 
@@ -11,24 +13,52 @@ namespace {
 
 constexpr uint32_t kWarps = 4, kThreads = kWarps * 32, kPositions = 16, kBuffers = 2;
 
-// Shared memory of a warp: keys, then values [kPositions, dim] of each buffer, and the weights of a tile's positions.
-__host__ __device__ inline uint32_t warp_bytes(uint32_t dim) { return kBuffers * 2 * kPositions * dim * 2; }
+// Shared memory of a warp: keys, then values [kPositions, dim] of each buffer.
+template <class T>
+__host__ __device__ inline uint32_t warp_bytes(uint32_t dim) {
+  return kBuffers * 2 * kPositions * dim * static_cast<uint32_t>(sizeof(T));
+}
 
-// Copies one tile. The 16-byte units of a key's row are permuted, so that two rows have no bank conflicts.
-__device__ inline void bring(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
-                             uint32_t first, uint32_t last, char* to) {
-  const uint32_t units = a.head_dim / 8, lane = threadIdx.x % 32, values = step->page_size * a.head_dim;
+// Where a 16-byte unit of a key's row lies: units are permuted, so that rows that are read together have no bank
+// conflicts.
+template <class T>
+__device__ inline uint32_t permuted(uint32_t row, uint32_t unit, uint32_t dim) {
+  return unit ^ (sizeof(T) == 2 ? row % 2 * 4 : (dim == 64 ? row / 2 % 2 : row % 4) * 2);
+}
+
+// Copies one tile. In 8 bits, lanes 0 to 15 get the scale of a key, the others that of a value.
+template <class T>
+__device__ inline float bring(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                              uint32_t first, uint32_t last, char* to) {
+  const uint32_t units = a.head_dim * sizeof(T) / 16, lane = threadIdx.x % 32, size = step->page_size;
   for (uint32_t i = lane; i < kPositions * units; i += 32) {
     const uint32_t row = i / units, u = i % units, position = min(first + row, last - 1);
-    const uint16_t* key = keys_at<uint16_t>(a, step, table, kv, position) + u * 8;
-    copy_later(to + (row * units + (u ^ (row % 2 * 4))) * 16, key, first + row < last);
-    copy_later(to + (kPositions * units + i) * 16, key + values, first + row < last);
+    const T* key = elements_at<T>(a, step, table, kv, position) + u * (16 / sizeof(T));
+    copy_later(to + (row * units + permuted<T>(row, u, a.head_dim)) * 16, key, first + row < last);
+    copy_later(to + (kPositions * units + i) * 16, key + size * a.head_dim, first + row < last);
   }
   copies_end();
+  const uint32_t position = first + lane % kPositions;
+  if (sizeof(T) == 2 || position >= last) return 0;
+  return *a.bytes.scale(a.pages, table[position / size], a.bytes.row(kv, lane >= kPositions, position % size));
+}
+
+// Eight neighbouring elements of a key, as bf16. unit: of eight.
+template <class T>
+__device__ inline uint4 key_unit(const char* keys, uint32_t row, uint32_t unit, uint32_t dim) {
+  if constexpr (sizeof(T) == 2) {
+    return *reinterpret_cast<const uint4*>(keys + (row * (dim / 8) + permuted<T>(row, unit, dim)) * 16);
+  } else {
+    const char* at = keys + (row * (dim / 16) + permuted<T>(row, unit / 2, dim)) * 16 + unit % 2 * 8;
+    const uint2 bytes = *reinterpret_cast<const uint2*>(at);
+    float x[4], y[4];
+    to_floats(bytes.x, x), to_floats(bytes.y, y);
+    return make_uint4(pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3]));
+  }
 }
 
 // N: elements of a head per lane, head_dim / 32. blockIdx.x: split; blockIdx.y: KV head and group; blockIdx.z: row.
-template <int N>
+template <class T, int N>
 __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__ Attention a, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   __shared__ __align__(16) float weights[kWarps][kPositions][kHeads], shrinks[kWarps][kHeads];
@@ -48,13 +78,14 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   release_next();
   const uint32_t last = min(context, begin + (blockIdx.x + 1) * per_split);
   const uint32_t* table = table_of(step, seq);
-  char* mine = memory + warp * warp_bytes(kDim);
+  char* mine = memory + warp * warp_bytes<T>(kDim);
+  float scale = 0, next_scale = 0;  // that bring() gives this lane for the current tile and the next one
   uint32_t at = begin + blockIdx.x * per_split + warp * kPositions;
   const bool early = a.alone && at < last && at + kPositions < context;  // not the row's own position
-  if (early) bring(a, step, table, kv, at, last, mine);
+  if (early) scale = bring<T>(a, step, table, kv, at, last, mine);
   depend();
   if (row >= step->rows || blockIdx.x >= splits) return;
-  if (at < last && !early) bring(a, step, table, kv, at, last, mine);
+  if (at < last && !early) scale = bring<T>(a, step, table, kv, at, last, mine);
   // Query head g, elements 8 (4 i + t) and on, as bf16.
   uint32_t q[N][4];
 #pragma unroll
@@ -78,25 +109,31 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   for (uint32_t buffer = 0; at < last; at += kWarps * kPositions, buffer ^= 1) {
     const uint32_t next = at + kWarps * kPositions;
     if (next < last) {
-      bring(a, step, table, kv, next, last, mine + (buffer ^ 1) * (warp_bytes(kDim) / kBuffers));
+      next_scale = bring<T>(a, step, table, kv, next, last, mine + (buffer ^ 1) * (warp_bytes<T>(kDim) / kBuffers));
       copies_wait<1>();
     } else {
       copies_wait<0>();
     }
     __syncwarp();
-    const char* keys = mine + buffer * (warp_bytes(kDim) / kBuffers);
-    const char* values = keys + kPositions * kDim * 2;
+    const char* keys = mine + buffer * (warp_bytes<T>(kDim) / kBuffers);
+    const T* values = reinterpret_cast<const T*>(keys) + kPositions * kDim;
     float s[4] = {};
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const uint32_t unit = (4 * i + t) ^ (g % 2 * 4);  // rows g and g + 8 are both odd, or neither is
-      const uint4 low = *reinterpret_cast<const uint4*>(keys + (g * (kDim / 8) + unit) * 16);
-      const uint4 high = *reinterpret_cast<const uint4*>(keys + ((g + 8) * (kDim / 8) + unit) * 16);
+      const uint4 low = key_unit<T>(keys, g, 4 * i + t, kDim), high = key_unit<T>(keys, g + 8, 4 * i + t, kDim);
       const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
       matrix_multiply(s, first, q[i][0], q[i][1]);
       matrix_multiply(s, second, q[i][2], q[i][3]);
     }
     // s: position g of heads 2 t and 2 t + 1, then position g + 8.
+    float value_scale[2];
+    if constexpr (sizeof(T) == 1) {
+      const float low = __shfl_sync(kAll, scale, g), high = __shfl_sync(kAll, scale, g + 8);
+      s[0] *= low, s[1] *= low, s[2] *= high, s[3] *= high;
+      value_scale[0] = __shfl_sync(kAll, scale, kPositions + g);
+      value_scale[1] = __shfl_sync(kAll, scale, kPositions + g + 8);
+      scale = next_scale;
+    }
     if (at + g >= last) s[0] = s[1] = -INFINITY;
     if (at + g + 8 >= last) s[2] = s[3] = -INFINITY;
     float shrink[2];
@@ -111,6 +148,9 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
       s[2 + h] = __expf(s[2 + h] - best);
       sum[h] = sum[h] * shrink[h] + s[h] + s[2 + h];
     }
+    if constexpr (sizeof(T) == 1) {
+      s[0] *= value_scale[0], s[1] *= value_scale[0], s[2] *= value_scale[1], s[3] *= value_scale[1];
+    }
     *reinterpret_cast<float2*>(&weights[warp][g][2 * t]) = make_float2(s[0], s[1]);
     *reinterpret_cast<float2*>(&weights[warp][g + 8][2 * t]) = make_float2(s[2], s[3]);
     if (g == 0) *reinterpret_cast<float2*>(&shrinks[warp][2 * t]) = make_float2(shrink[0], shrink[1]);
@@ -123,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
 #pragma unroll 4
     for (uint32_t p = 0; p < kPositions; ++p) {
       float v[N];
-      load_kv<N>(reinterpret_cast<const uint16_t*>(values) + p * kDim + lane * N, v);
+      load_kv<N>(values + p * kDim + lane * N, v);
 #pragma unroll
       for (uint32_t h = 0; h < kHeads; ++h) {
 #pragma unroll
@@ -150,7 +190,7 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   }
   __syncthreads();
   auto* joined = reinterpret_cast<float*>(memory);
-  const uint32_t stride = warp_bytes(kDim) / 4;
+  const uint32_t stride = warp_bytes<T>(kDim) / 4;
   float kept[kHeads * kDim / kThreads];
 #pragma unroll
   for (uint32_t j = 0; j < kHeads * kDim / kThreads; ++j) {
@@ -214,19 +254,27 @@ __global__ void __launch_bounds__(kThreads) attend_tiles(const __grid_constant__
   for (uint32_t j = 0; j < kOutputs; ++j) give(j, out[j]);
 }
 
+template <class T>
+swy_status record_with(const Recording& r, const Attention& a, uint32_t rows) {
+  const auto kernel = a.head_dim == 64    ? attend_tiles<T, 2>
+                      : a.head_dim == 128 ? attend_tiles<T, 4>
+                                          : attend_tiles<T, 8>;
+  const size_t tiles = kWarps * warp_bytes<T>(a.head_dim), weights = kHeads * a.splits * sizeof(float);
+  return launch(r, kernel, dim3(a.splits, a.kv_heads * a.groups, rows), kThreads, tiles > weights ? tiles : weights, a,
+                r.list.step);
+}
+
 swy_status record(const Recording& r) {
   const auto rows = static_cast<uint32_t>(swy::tensor(r.op, "q").dims[0]);
   const Attention a = attention_of(r, true);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   SWY_CUDA_TRY(record_prepare(r, a, rows));
-  const auto kernel = a.head_dim == 64 ? attend_tiles<2> : a.head_dim == 128 ? attend_tiles<4> : attend_tiles<8>;
-  return launch(r, kernel, dim3(a.splits, a.kv_heads * a.groups, rows), kThreads, kWarps * warp_bytes(a.head_dim), a,
-                r.list.step);
+  return a.kv_type == SWY_I8 ? record_with<int8_t>(r, a, rows) : record_with<uint16_t>(r, a, rows);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
-  if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
+  SWY_CUDA_TRY(needs_rounded_kv(device, error));
   if (bucket.rows > 64) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
   }
@@ -236,7 +284,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 12 + device.rates.bytes(4.0 * bucket.rows * most_read(op, bucket) * a.head_dim * a.kv_heads, 1.5e6);
+  const double rows = 2.0 * bucket.rows * most_read(op, bucket) * a.kv_heads;  // keys and values
+  return 12 + device.rates.bytes(rows * kv_row_bytes(device, a.head_dim), 1.5e6);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION of prompts, keys and values in bf16, by Hopper's wgmma: a warpgroup has 64 queries, and one more warp asks
-// the copy engine for keys and values (attention_boxes.cuh).
+// ATTENTION of prompts, keys and values in bf16 (in 8 bits: attention_expand.cu), by Hopper's wgmma: a warpgroup has 64
+// queries, and one more warp asks the copy engine for keys and values (attention_boxes.cuh).
 //
 // With kSplit 1 two warpgroups read the same keys and values, each with its own queries. With kSplit 2 they have the
 // same queries, take turns with the blocks of positions, and join at the end: more and shorter tiles. PTX ISA, section
@@ -186,8 +186,8 @@ swy_status record_dim(const Recording& r, const Attention& a) {
 }
 
 swy_status record(const Recording& r) {
-  const Attention a = prompt_attention_of(r);
-  SWY_CUDA_TRY(record_prepare(r, a, r.bucket().rows));
+  Attention a = prompt_attention_of(r);
+  SWY_CUDA_TRY(record_prompt_pages(r, a));
   return a.head_dim == 64 ? record_dim<64>(r, a) : a.head_dim == 128 ? record_dim<128>(r, a) : record_dim<256>(r, a);
 }
 
