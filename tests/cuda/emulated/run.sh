@@ -47,7 +47,7 @@ for part; do
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8
-      for kernel in attention.wgmma attention.tiles attention.split attention.decode kv_append; do
+      for kernel in attention.{wgmma,prompt,tiles,split} kv_append; do
         judge ops/$kernel --one-in 16 --set kv_i8=1
       done
       SWITCHYARD_EMULATED_PROCESSORS=132 judge ops/attention.decode/attention.16h2kv.dim256 --slow ;;
