@@ -275,8 +275,11 @@ swy_status record(const Recording& r) {
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = attention_attrs(op);
   SWY_CUDA_TRY(needs_rounded_kv(device, error));
-  if (bucket.rows > 64) {
-    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
+  // With many sessions, bytes are read faster as they are than bf16 that is made of them first.
+  const uint32_t most_rows = device.kv_i8 && (bucket.flags & SWY_BUCKET_DECODE) != 0 ? 256 : 64;
+  if (bucket.rows > most_rows) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most %u rows, the bucket has %u", most_rows,
+                     bucket.rows);
   }
   if ((a.head_dim == 64 || a.head_dim == 128 || a.head_dim == 256) && a.rotary_dim <= kMostRotary) return SWY_OK;
   return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
