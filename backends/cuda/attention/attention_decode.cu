@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// ATTENTION of decoding steps, keys and values in bf16: one kernel, which also norms, rotates and appends.
+// ATTENTION of decoding steps, keys and values in bf16 or in 8 bits: one kernel, which also norms, rotates and appends.
 //
 // A cluster of blocks divides the positions of one sequence and KV head. Each warp of a block walks by itself through
 // tiles of 16 positions, or of 8 where it has few. The copy engine brings the keys and values of a tile in one box
 // each, into a ring of the warp's own. The ring is full before the previous kernel has ended, and a stage is refilled
 // as soon as it has been read. Scores are products of all query heads of the KV head (the rows of a matrix instruction)
 // and a tile's keys. The weights computed from these scores are, in their registers, the second operand of the products
-// with the tile's values. So the warps of a block meet only once, at the end: then every block of a cluster joins some
-// of the heads, whose parts the other blocks push into its shared memory. With several clusters per row, the one that
-// finishes last joins them; or all leave that to the kernel behind (common/head_parts.cuh).
+// with the tile's values; in 8 bits, attention_decode_bytes.cuh has them. So the warps of a block meet only once, at
+// the end: then every block of a cluster joins some of the heads, whose parts the other blocks push into its shared
+// memory. With several clusters per row, the one that finishes last joins them; or all leave that to the kernel behind
+// (common/head_parts.cuh).
 //
 // How a row is cut depends on its position and on the list.
 //
 // A step may have up to eight rows of a sequence. Each has blocks of its own, which make the keys and values of the
 // sequence's earlier rows of the step themselves.
-#include "attention_decode.cuh"
+#include "attention_decode_bytes.cuh"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "attention_cut.cuh"
 #include "attention_decode.h"
@@ -82,6 +84,43 @@ __device__ inline void walk(const Share& share, const Memory<F>& memory, const E
       sums.add(ring.at(), p, weights);
       ring.give_back();
     }
+  }
+  sums.leave(memory);
+}
+
+// The same with keys and values in 8 bits.
+template <class F, uint32_t kRows>
+__device__ inline void walk_bytes(const Share& share, const Memory<F>& memory, const Earlier<F>& earlier,
+                                  ByteRing<F>& ring) {
+  ByteSums<F> sums(memory);
+  uint32_t lane = lane_at<F>(0);  // the same in each stage, since stages begin at multiples of 1,024
+  pin(lane);
+#pragma unroll 1
+  for (uint32_t i = 0; i < ring.tiles(); ++i) {
+    const uint32_t left = share.context - ring.position(i);
+    const bool last = left <= F::kTile;
+    float* slot = ring.scales(i);
+    ring.wait();
+    ring.wait_for_scales();
+    if (last) {
+      put_own<F>(ring.at(), left - 1, memory.own(false));
+      put_own_scales<F>(slot, left - 1, memory.own(false), memory.own(true));
+    }
+    if (kRows > 1) {
+      earlier.put(ring.at(), left, false, 0);
+      earlier.put_scales(slot, left);
+    }
+    const PositionScales<F> scales(slot);
+    ByteScores scores = {};
+    add_scores<F>(memory, ring.at() + lane, scores);
+    ring.give_back();
+    typename ByteSums<F>::Weights weights;
+    sums.weigh(scores, scales, left, weights);
+    ring.wait();
+    if (last) put_own<F>(ring.at(), left - 1, memory.own(true));
+    if (kRows > 1) earlier.put(ring.at(), left, true, 0);
+    sums.add(ring.at() + lane, weights);
+    ring.give_back();
   }
   sums.leave(memory);
 }
@@ -189,7 +228,7 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
     barriers_begun();
     barrier_expect(&small.pushed, kPushedBytes<F>);
   }
-  Ring<F> ring(share, map, columns, memory);
+  std::conditional_t<F::kBytes, ByteRing<F>, Ring<F>> ring(a, share, map, columns, memory);
   ring.fill();
   if (threadIdx.x < a.rotary / 2) small.turn[threadIdx.x] = make_turn(a, share.context - 1, threadIdx.x);
   const Earlier<F> earlier(a, share, memory, before, kRows);
@@ -210,7 +249,11 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
   prepare<F, kRows>(a, from, share, memory, earlier, appends, query_norm, key_norm);
   __syncthreads();
   stamps.note(kRead);
-  walk<F, kRows>(share, memory, earlier, ring);
+  if constexpr (F::kBytes) {
+    walk_bytes<F, kRows>(share, memory, earlier, ring);
+  } else {
+    walk<F, kRows>(share, memory, earlier, ring);
+  }
   const float4 gate = outputs.gate(threadIdx.x);
   __syncthreads();
   stamps.note(kArrived);
@@ -238,30 +281,32 @@ __device__ void decode_block(const CUtensorMap& map, const Attention& a, const C
 // blockIdx.x: cluster of the row, and block of it; blockIdx.y: KV head and group of query heads; blockIdx.z: row. map:
 // of the pool; a box is a tile, or a page if that is smaller, by `columns` columns. At most 128 registers: together
 // with those of the previous projection they are all that a multiprocessor has. kRows: the most rows of a sequence.
-// kTile: positions of a tile.
-template <int N, uint32_t kRows, uint32_t kTile, bool kLeaves>
+// kTile: positions of a tile. kBytes: of keys and values in 8 bits.
+template <int N, uint32_t kRows, uint32_t kTile, bool kLeaves, bool kBytes>
 __global__ void __launch_bounds__(kThreads, 2)
     decode(const __grid_constant__ CUtensorMap map, const __grid_constant__ Attention a,
            const __grid_constant__ Cut cut, uint32_t columns, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(1024) char memory[];
-  decode_block<Form<N, kTile>, kRows, kLeaves>(map, a, cut, columns, step, memory);
+  decode_block<Form<N, kTile, kBytes>, kRows, kLeaves>(map, a, cut, columns, step, memory);
 #endif
 }
 
 // ---- recording
 
+constexpr uint32_t kLeastPage = 16;                            // in 8 bits: a tile lies in one page
 constexpr uint32_t kTwoRows = 2, kFewRows = 4, kMostRows = 8;  // of a sequence
 // All but the last row have a warp in the block that makes them, and room for 4 bytes of each element there.
 static_assert(kMostRows <= kWorkers && kMostRows <= kHeads);
 
-template <int N, uint32_t kRows, uint32_t kTile = 16, bool kLeaves = false>
+template <int N, bool kBytes, uint32_t kRows, uint32_t kTile = 16, bool kLeaves = false>
 swy_status record_form(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
-  using F = Form<N, kTile>;
-  const auto kernel = decode<N, kRows, kTile, kLeaves>;
+  using F = Form<N, kTile, kBytes>;
+  const auto kernel = decode<N, kRows, kTile, kLeaves, kBytes>;
   const swy_binding& pool = r.operands.bindings.states[swy::Operands<SWY_OP_ATTENTION>::state("kv")];
-  const uint64_t row_bytes = F::kDim * 2;
-  const uint32_t box = std::min(kTile, r.bucket().page_size), columns = box == kTile ? F::kOfStage : 1;
+  const uint64_t row_bytes = F::kColumns * 128;
+  const uint32_t box = std::min(kTile, r.bucket().page_size) / F::kTogether;
+  const uint32_t columns = box == kTile / F::kTogether ? F::kOfStage : 1;
   CUtensorMap map;
   SWY_CUDA_TRY(map_columns(a.pages, pool.bytes / row_bytes, row_bytes, box, columns, &map, r.error));
   const dim3 grid(cut.most * cut.blocks, a.kv_heads * a.groups, rows);
@@ -283,17 +328,24 @@ uint32_t most_rows(const swy_bucket& bucket) {
   return one_row_each(bucket) ? 1 : bucket.rows <= kTwoRows ? kTwoRows : bucket.rows <= kFewRows ? kFewRows : kMostRows;
 }
 
-template <int N>
+template <int N, bool kBytes>
 swy_status record_dim(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
   const uint32_t most = most_rows(r.bucket());
   if constexpr (32 * N == HeadParts::kDim) {
-    if (a.left.words != nullptr) return record_form<N, 1, 16, true>(r, a, cut, rows);
+    if (a.left.words != nullptr) return record_form<N, kBytes, 1, 16, true>(r, a, cut, rows);
   }
-  if (cut.blocks == kMostBlocks) return record_form<N, 1, 8>(r, a, cut, rows);
-  return most == 1          ? record_form<N, 1>(r, a, cut, rows)
-         : most == kTwoRows ? record_form<N, kTwoRows>(r, a, cut, rows)
-         : most == kFewRows ? record_form<N, kFewRows>(r, a, cut, rows)
-                            : record_form<N, kMostRows>(r, a, cut, rows);
+  if (cut.blocks == kMostBlocks) return record_form<N, kBytes, 1, 8>(r, a, cut, rows);
+  return most == 1          ? record_form<N, kBytes, 1>(r, a, cut, rows)
+         : most == kTwoRows ? record_form<N, kBytes, kTwoRows>(r, a, cut, rows)
+         : most == kFewRows ? record_form<N, kBytes, kFewRows>(r, a, cut, rows)
+                            : record_form<N, kBytes, kMostRows>(r, a, cut, rows);
+}
+
+template <bool kBytes>
+swy_status record_heads(const Recording& r, const Attention& a, const Cut& cut, uint32_t rows) {
+  return a.head_dim == 64    ? record_dim<2, kBytes>(r, a, cut, rows)
+         : a.head_dim == 128 ? record_dim<4, kBytes>(r, a, cut, rows)
+                             : record_dim<8, kBytes>(r, a, cut, rows);
 }
 
 // `parts`: of workspace(), unless they are left.
@@ -307,17 +359,21 @@ swy_status record_with(const Recording& r, void* parts, const HalfRows& halves, 
   a.parts = static_cast<float*>(parts);
   a.counters = take_counters(r.list, rows * a.kv_heads * a.groups, r.error);
   if (a.counters == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
-  return a.head_dim == 64    ? record_dim<2>(r, a, cut, rows)
-         : a.head_dim == 128 ? record_dim<4>(r, a, cut, rows)
-                             : record_dim<8>(r, a, cut, rows);
+  return a.kv_type == SWY_I8 ? record_heads<true>(r, a, cut, rows) : record_heads<false>(r, a, cut, rows);
 }
 swy_status record(const Recording& r) { return record_with(r, r.operands.workspace(), {}); }
 
 // The most that a block of either form needs.
-template <int N>
+template <int N, bool kBytes>
 uint32_t memory_of_forms(const swy_attention_attrs& a, const swy_bucket& bucket) {
-  const uint32_t most = memory_bytes<Form<N, 16>>(a.rotary_dim, most_rows(bucket));
-  return bucket.rows == 1 ? std::max(most, memory_bytes<Form<N, 8>>(a.rotary_dim, 1)) : most;
+  const uint32_t most = memory_bytes<Form<N, 16, kBytes>>(a.rotary_dim, most_rows(bucket));
+  return bucket.rows == 1 ? std::max(most, memory_bytes<Form<N, 8, kBytes>>(a.rotary_dim, 1)) : most;
+}
+template <bool kBytes>
+uint32_t memory_of_heads(const swy_attention_attrs& a, const swy_bucket& bucket) {
+  return a.head_dim == 64    ? memory_of_forms<2, kBytes>(a, bucket)
+         : a.head_dim == 128 ? memory_of_forms<4, kBytes>(a, bucket)
+                             : memory_of_forms<8, kBytes>(a, bucket);
 }
 
 swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
@@ -326,7 +382,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
                      "takes steps with one row per sequence, or of up to %u rows", kMostRows);
   }
-  if (!device.kv_bf16) return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_DTYPE, "needs keys and values in bf16");
+  SWY_CUDA_TRY(needs_rounded_kv(device, error));
   SWY_CUDA_TRY(needs_copy_engine(device, error));
   if (bucket.rows > 64) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most 64 rows, the bucket has %u", bucket.rows);
@@ -338,9 +394,12 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "head_dim is %u; it must be 64, 128 or 256", a.head_dim);
   }
-  const uint32_t needed = a.head_dim == 64    ? memory_of_forms<2>(a, bucket)
-                          : a.head_dim == 128 ? memory_of_forms<4>(a, bucket)
-                                              : memory_of_forms<8>(a, bucket);
+  if (device.kv_i8 && bucket.page_size < kLeastPage) {
+    return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
+                     "pages have %u tokens; with keys and values in 8 bits they must have at least %u",
+                     bucket.page_size, kLeastPage);
+  }
+  const uint32_t needed = device.kv_i8 ? memory_of_heads<true>(a, bucket) : memory_of_heads<false>(a, bucket);
   if (needed > device.features.block_memory) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_ARCH, "needs %u bytes of shared memory; a block may have %u",
                      needed, device.features.block_memory);
@@ -352,7 +411,8 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
   const auto& a = attention_attrs(op);
-  return 5 + device.rates.bytes(4.0 * bucket.rows * bucket.context * a.head_dim * a.kv_heads, 3.6e6);
+  const double rows = 2.0 * bucket.rows * bucket.context * a.kv_heads;  // keys and values
+  return 5 + device.rates.bytes(rows * kv_row_bytes(device, a.head_dim), 3.6e6);
 }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {

@@ -4,7 +4,7 @@
 // of the sequence's earlier rows of the step.
 #pragma once
 
-#include "attention_ring.cuh"
+#include "attention_ring_bytes.cuh"
 #include "common/pin.cuh"
 
 namespace gpu {
@@ -32,6 +32,82 @@ __device__ inline void store_packed(void* to, const float (&x)[N]) {
   } else {
     *static_cast<uint32_t*>(to) = w[0];
   }
+}
+
+// N bytes, aligned to N.
+template <int N>
+__device__ inline void store_words(void* to, const uint32_t (&w)[(N + 3) / 4]) {
+  if constexpr (N == 8) {
+    *static_cast<uint2*>(to) = make_uint2(w[0], w[1]);
+  } else if constexpr (N == 4) {
+    *static_cast<uint32_t*>(to) = w[0];
+  } else {
+    *static_cast<uint16_t*>(to) = static_cast<uint16_t>(w[0]);
+  }
+}
+// The largest absolute value of a head.
+template <int N>
+__device__ inline float largest_of(const float (&x)[N]) {
+  float most = 0;
+#pragma unroll
+  for (float v : x) most = larger_of(most, v);
+  return largest_of_warp(most);
+}
+
+// A key or a value, of which a lane has kLane elements, as shared memory and its page have it.
+template <class F>
+struct Rounded {
+  uint32_t words[(F::kLane + 3) / 4];
+  float scale;
+
+  __device__ explicit Rounded(const float (&x)[F::kLane]) {
+    const ByteScale s(largest_of(x));
+    scale = s.scale;
+#pragma unroll
+    for (int i = 0; i < F::kLane; i += 4) {
+      const auto at = [&](int k) { return k < F::kLane ? x[k] : 0.0f; };
+      words[i / 4] = to_bytes(s, x[i], x[i + 1], at(i + 2), at(i + 3));
+    }
+  }
+  __device__ void store(char* row, float* to) const {
+    const uint32_t lane = threadIdx.x % 32;
+    store_words<F::kLane>(row + lane * F::kLane, words);
+    if (lane == 0) *to = scale;
+  }
+  // In shared memory.
+  __device__ void store(char* row) const { store(row, reinterpret_cast<float*>(row + F::kScale)); }
+};
+
+// Stores a key or a value in shared memory.
+template <class F>
+__device__ inline void store_row(char* to, const float (&x)[F::kLane]) {
+  if constexpr (F::kBytes) {
+    Rounded<F>(x).store(to);
+  } else {
+    store_packed(to + threadIdx.x % 32 * 2 * F::kLane, x);
+  }
+}
+
+// Stores a query head as the high and then the low bytes of integers, which are signed, and their scale.
+template <class F>
+__device__ inline void store_query(char* to, const float (&x)[F::kLane]) {
+  constexpr float kMost = 127 * 256;
+  const uint32_t lane = threadIdx.x % 32;
+  const float most = largest_of(x), inverse = most < 1e-30f ? 0.0f : __fdividef(kMost, most);
+  uint32_t high[(F::kLane + 3) / 4], low[(F::kLane + 3) / 4];
+#pragma unroll
+  for (int i = 0; i < F::kLane; i += 4) {
+    uint32_t q[4] = {};
+#pragma unroll
+    for (int j = 0; j < 4 && i + j < F::kLane; ++j) q[j] = __float_as_uint(fmaf(x[i + j], inverse, 12582912.0f));
+    low[i / 4] = __byte_perm(__byte_perm(q[0], q[1], 0x0040), __byte_perm(q[2], q[3], 0x0040), 0x5410);
+#pragma unroll
+    for (uint32_t& v : q) v += 128;
+    high[i / 4] = __byte_perm(__byte_perm(q[0], q[1], 0x0051), __byte_perm(q[2], q[3], 0x0051), 0x5410);
+  }
+  store_words<F::kLane>(to + lane * F::kLane, high);
+  store_words<F::kLane>(to + F::kDim + lane * F::kLane, low);
+  if (lane == 0) *reinterpret_cast<float*>(to + F::kQueryScale) = most * (1 / kMost);
 }
 
 // Norms and rotates a head; a lane has N of its elements. turn: cosine and sine per pair of elements, shared memory.
@@ -96,6 +172,12 @@ struct Earlier {
       if (row < F::kTile) put_own<F>(stage, row, (values ? value(i) : key(i)) + part * F::kOfStage * 128);
     }
   }
+  __device__ void put_scales(float* slot, uint32_t left) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t row = left - 2 - i;
+      if (row < F::kTile) put_own_scales<F>(slot, row, key(i), value(i));
+    }
+  }
 };
 
 // Index of a block's row and group of query heads, and of their KV head, over all rows.
@@ -123,7 +205,26 @@ template <class F>
 __device__ inline void prepare_query(const Attention& a, const Memory<F>& memory, const float (&norm)[F::kLane],
                                      float (&x)[F::kLane]) {
   prepare_head(a, norm, memory.small().turn, a.scale * 1.44269504f, x);
-  store_packed(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * F::kLane, x);
+  if constexpr (F::kBytes) {
+    store_query<F>(memory.head(threadIdx.x / 32), x);
+  } else {
+    store_packed(memory.head(threadIdx.x / 32) + threadIdx.x % 32 * 2 * F::kLane, x);
+  }
+}
+
+// As append, with a key that has been normed and rotated.
+template <class F>
+__device__ inline void append_bytes(const Attention& a, const Share& share, const Memory<F>& memory,
+                                    const float (&key)[F::kLane], const float (&value)[F::kLane]) {
+  const Rounded<F> k(key), v(value);
+  k.store(memory.own(false)), v.store(memory.own(true));
+  if (blockIdx.y % a.groups != 0) return;
+  const uint32_t position = share.context - 1, page = share.table[position >> share.shift];
+  const BytePlaces places(a, share);
+  const uint32_t row = places.row(page, position);
+  char* to = static_cast<char*>(a.pages) + uint64_t{row} * F::kDim;
+  float* scale = places.scale(page, row);
+  k.store(to, scale), v.store(to + (F::kDim << share.shift), scale + (1u << share.shift));
 }
 
 // Stores the row's own key and value in shared memory and in their page.
@@ -132,6 +233,10 @@ __device__ inline void append(const Attention& a, const Share& share, const Memo
                               const float (&norm)[F::kLane], float (&key)[F::kLane], const float (&value)[F::kLane]) {
   const uint32_t lane = threadIdx.x % 32, position = share.context - 1;
   prepare_head(a, norm, memory.small().turn, 1, key);
+  if constexpr (F::kBytes) {
+    append_bytes<F>(a, share, memory, key, value);
+    return;
+  }
   store_packed(memory.own(false) + lane * 2 * F::kLane, key);
   store_packed(memory.own(true) + lane * 2 * F::kLane, value);
   if (blockIdx.y % a.groups != 0) return;
@@ -180,8 +285,8 @@ __device__ inline void prepare(const Attention& a, const Sources<F>& from, const
   }
   prepare_head(a, key_norm, earlier.turn(earlier.own), 1, key);
   __syncwarp();  // the cosines and sines have been read
-  store_packed(earlier.key(earlier.own) + threadIdx.x % 32 * 2 * F::kLane, key);
-  store_packed(earlier.value(earlier.own) + threadIdx.x % 32 * 2 * F::kLane, value);
+  store_row<F>(earlier.key(earlier.own), key);
+  store_row<F>(earlier.value(earlier.own), value);
 }
 
 #endif

@@ -48,22 +48,31 @@ struct Cut {
   }
 };
 
-// N: elements of a head per lane, head_dim / 32. kPositions: of a tile; 16, or 8 in clusters of kMostBlocks.
-template <int N, uint32_t kPositions>
+// N: elements of a head per lane, head_dim / 32. kPositions: of a tile; 16, or 8 in clusters of kMostBlocks. kInBytes:
+// keys and values have 8 bits and scales (attention_bytes.cuh); otherwise they are bf16.
+template <int N, uint32_t kPositions, bool kInBytes = false>
 struct Form {
   static constexpr int kLane = N;
   static constexpr uint32_t kTile = kPositions;
-  static constexpr uint32_t kDim = 32 * N, kColumns = kDim / 64;  // columns of 128 bytes
-  // A stage has the keys or values of a tile, or some of their columns: [columns][positions][128 bytes], as the copy
-  // engine swizzles them.
-  static constexpr uint32_t kColumn = kTile * 128, kMost = kCopied / kColumn;
+  static constexpr bool kBytes = kInBytes;
+  static constexpr uint32_t kDim = 32 * N, kBytesOfRow = kDim * (kBytes ? 1 : 2);
+  static constexpr uint32_t kTogether = kBytesOfRow < 128 ? 2 : 1;     // positions whose rows lie in 128 bytes
+  static constexpr uint32_t kColumns = kBytesOfRow * kTogether / 128;  // columns of 128 bytes
+  // A stage has the keys or values of a tile, or some of their columns: [columns][positions / kTogether][128 bytes], as
+  // the copy engine swizzles them.
+  static constexpr uint32_t kColumn = kTile / kTogether * 128, kMost = kCopied / kColumn;
   static constexpr uint32_t kOfStage = kColumns < kMost ? kColumns : kMost;
   static constexpr uint32_t kParts = kColumns / kOfStage;  // of a tile's keys or values
-  static constexpr uint32_t kStage = kOfStage * kColumn, kStages = kRing / kStage;
+  static constexpr uint32_t kItem = kOfStage * kColumn, kStage = kItem < 1024 ? 1024 : kItem;
+  static constexpr uint32_t kStages = kRing / kStage;
+  // Tiles whose scales are under way or in use. A tile's lie in one slot: those of its keys, then of its values.
+  static constexpr uint32_t kSlots = kBytes ? (kStages + 1) / 2 : 0;
   static constexpr uint32_t kRow = kDim * 2 + 16;  // bytes of a query head: no bank conflicts between neighbours
   static constexpr uint32_t kBoth = kDim * 4;      // of a key and a value
-  static constexpr uint32_t kPartial = kDim + 4;   // floats of a head of a warp's sums, where its ring was
-  static constexpr uint32_t kVectors = kDim / 4;   // of a head, four floats each
+  // Where the scale of a key or value in shared memory lies, and that of a query head, which has 16 bits.
+  static constexpr uint32_t kScale = kDim, kQueryScale = 2 * kDim;
+  static constexpr uint32_t kPartial = kDim + 4;  // floats of a head of a warp's sums, where its ring was
+  static constexpr uint32_t kVectors = kDim / 4;  // of a head, four floats each
   // What a block joins of one head is a piece: a whole head, or half of one where a cluster has more blocks than heads.
   static constexpr uint32_t kPieces = kTile == 16 ? kHeads : kMostBlocks, kPiece = kHeads * kVectors / kPieces;
   static constexpr uint32_t kInbox = kWorkers * kRing + (kHeads + 2) * kRow;  // [kHeads][kDim] floats
@@ -75,8 +84,16 @@ struct Form {
 // The largest score of a head, and the sum of its weights.
 using Stat = float2;
 
+// Of the tiles of warps.
+template <class F, bool = F::kBytes>
+struct Slots {};
 template <class F>
-struct Small {
+struct alignas(16) Slots<F, true> {
+  float scales[kWorkers][F::kSlots][2 * F::kTile];
+};
+
+template <class F>
+struct Small : Slots<F> {
   uint64_t there[kWorkers][F::kStages], pushed;
   Stat inbox[F::kPieces];
   uint32_t last;
@@ -129,14 +146,21 @@ struct Share {
 // The tiles of a warp: every kWorkers-th of its block's. Keys and values take turns in the stages of its ring. A warp
 // requests the next contents of a stage as soon as it has read the current ones.
 template <class F>
-class Ring {
+class Stages {
  public:
-  // Must be called before any request. columns: of a box.
-  __device__ Ring(const Share& share, const CUtensorMap& map, uint32_t columns, const Memory<F>& memory)
-      : share_(share), map_(map), columns_(columns) {
+  __device__ uint32_t tiles() const { return tiles_; }
+  __device__ uint32_t position(uint32_t tile) const {
+    return share_.first + (tile * kWorkers + threadIdx.x / 32) * F::kTile;
+  }
+  __device__ uint32_t at() const { return at_ + stage_ * F::kStage; }  // of the stage that comes next
+  // Waits for the next item.
+  __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
+
+ protected:
+  // Must be called before any request.
+  __device__ Stages(const Share& share, const CUtensorMap& map, const Memory<F>& memory) : share_(share), map_(map) {
     const uint32_t warp = threadIdx.x / 32, all = (share.last - share.first + F::kTile - 1) / F::kTile;
     tiles_ = all > warp ? (all - warp + kWorkers - 1) / kWorkers : 0;
-    rows_shift_ = min(share.shift, kTileShift);
     at_ = shared_at(memory.ring(warp));
     barriers_ = shared_at(memory.small().there[warp]);
     if (tiles_ != 0 && threadIdx.x % 32 == 0) {
@@ -145,24 +169,37 @@ class Ring {
     }
     __syncwarp();
   }
-
-  __device__ uint32_t tiles() const { return tiles_; }
-  __device__ uint32_t position(uint32_t tile) const {
-    return share_.first + (tile * kWorkers + threadIdx.x / 32) * F::kTile;
+  __device__ void next() {
+    if (++stage_ == F::kStages) stage_ = 0, parity_ ^= 1;
   }
-  __device__ uint32_t at() const { return at_ + stage_ * F::kStage; }  // of the stage that comes next
+
+  const Share& share_;
+  const CUtensorMap& map_;
+  uint32_t at_, barriers_, tiles_;
+  uint32_t asked_ = 0, stage_ = 0, parity_ = 0;  // `asked_`: items
+};
+
+// The ring of keys and values in bf16.
+template <class F>
+class Ring : public Stages<F> {
+  using Base = Stages<F>;
+  using Base::share_, Base::map_, Base::at_, Base::barriers_, Base::tiles_, Base::asked_, Base::stage_;
+
+ public:
+  // columns: of a box.
+  __device__ Ring(const Attention&, const Share& share, const CUtensorMap& map, uint32_t columns,
+                  const Memory<F>& memory)
+      : Base(share, map, memory), columns_(columns), rows_shift_(min(share.shift, kTileShift)) {}
 
   // Requests the first stages.
   __device__ void fill() {
     for (; asked_ < F::kStages && asked_ < kItems * tiles_; ++asked_) ask(asked_, asked_);
   }
-  // Waits for the next item.
-  __device__ void wait() const { barrier_wait(barriers_ + stage_ * 8, parity_); }
   // The current item has been read.
   __device__ void give_back() {
     __syncwarp();
     if (asked_ < kItems * tiles_) ask(asked_++, stage_);
-    if (++stage_ == F::kStages) stage_ = 0, parity_ ^= 1;
+    Base::next();
   }
 
  private:
@@ -173,12 +210,12 @@ class Ring {
   __device__ uint32_t pieces_shift() const { return kTileShift - rows_shift_; }
   __device__ void look_up(uint32_t tile) {
     const uint32_t i = threadIdx.x % 32, per = pieces_shift();
-    const uint32_t p = position(tile + (i >> per)) + ((i & ((1u << per) - 1)) << rows_shift_);
+    const uint32_t p = Base::position(tile + (i >> per)) + ((i & ((1u << per) - 1)) << rows_shift_);
     page_ = p < share_.context ? share_.table[p >> share_.shift] : 0;
   }
   // Requests an item into a stage.
   __device__ void ask(uint32_t item, uint32_t stage) {
-    const uint32_t lane = threadIdx.x % 32, tile = item / kItems, from = position(tile), per = pieces_shift();
+    const uint32_t lane = threadIdx.x % 32, tile = item / kItems, from = Base::position(tile), per = pieces_shift();
     const uint32_t first = (tile << per) % 32, rows = 1u << rows_shift_;
     const uint32_t part = item % F::kParts;
     const bool values = item % kItems >= F::kParts;
@@ -195,15 +232,13 @@ class Ring {
     }
   }
 
-  const Share& share_;
-  const CUtensorMap& map_;
-  uint32_t columns_, at_, barriers_, tiles_, rows_shift_, page_ = 0;
-  uint32_t asked_ = 0, stage_ = 0, parity_ = 0;  // `asked_`: items
+  uint32_t columns_, rows_shift_, page_ = 0;
 };
 
 // Where piece p (16 bytes) of a row lies in a stage.
 template <class F>
 __device__ inline uint32_t unit_at(uint32_t stage, uint32_t row, uint32_t unit) {
+  if constexpr (F::kTogether == 2) unit += row % 2 * 4, row /= 2;
   const uint32_t at = stage + unit / 8 * F::kColumn + row * 128;
   return at + ((unit % 8) ^ (at / 128 % 8)) * 16;
 }
@@ -215,7 +250,9 @@ __device__ inline void store_unit(uint32_t at, uint4 v) {
 template <class F>
 __device__ inline void put_own(uint32_t stage, uint32_t row, const char* own) {
   const uint32_t unit = threadIdx.x % 32;
-  if (unit < F::kOfStage * 8) store_unit(unit_at<F>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
+  if (unit < F::kOfStage * 8 / F::kTogether) {
+    store_unit(unit_at<F>(stage, row, unit), reinterpret_cast<const uint4*>(own)[unit]);
+  }
   __syncwarp();
 }
 // Fills values from a row on with zeros: their weight is 0, but they must be numbers.

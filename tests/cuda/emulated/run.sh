@@ -50,10 +50,16 @@ for part; do
       for kernel in attention.{wgmma,prompt,tiles,split} kv_append; do
         judge ops/$kernel --one-in 16 --set kv_i8=1
       done
-      SWITCHYARD_EMULATED_PROCESSORS=132 judge ops/attention.decode/attention.16h2kv.dim256 --slow ;;
+      judge ops/attention.decode/ --set kv_i8=1
+      judge ops/attention.decode/attention.4h1kv.dim256 --slow --set kv_i8=1
+      for set in kv_i8=0 kv_i8=1; do
+        SWITCHYARD_EMULATED_PROCESSORS=132 judge ops/attention.decode/attention.16h2kv.dim256 --slow --set $set
+      done ;;
     ranges) judge range/norm3_moe_add; judge range/norm4_rows; judge range/norms; judge range/norm_prompt
       judge range/delta; judge range/first_delta; judge range/linear; judge range/attention
       SWITCHYARD_EMULATED_PROCESSORS=132 judge range/attention3_far
+      SWITCHYARD_EMULATED_PROCESSORS=132 judge range/attention_far_layer --set kv_i8=1
+      judge range/attention4_groups_layer --set kv_i8=1
       judge range/embedding; judge range/wide_embedding; judge timelines/; judge ahead/ ;;
     memory) for name in attention cast linear moe rms; do judge "memory/$name"; done ;;
     rest) judge ops/ --one-in 300 ;;

@@ -2,15 +2,18 @@
 // Which elements of a product's operands a lane has (PTX ISA, fragments of mma).
 #pragma once
 
+#include "cuda_fp16.h"
 #include "ptx.h"
 
 namespace emulated {
 
 constexpr uint32_t depth_of(ptx::Numbers numbers) {
-  return numbers == ptx::Numbers::bf16 ? 16 : numbers == ptx::Numbers::tf32 ? 8 : 32;
+  const bool halves = numbers == ptx::Numbers::bf16 || numbers == ptx::Numbers::f16;
+  return halves ? 16 : numbers == ptx::Numbers::tf32 ? 8 : 32;
 }
 
 inline float float_of_bf16(uint32_t bits) { return from_bits<float>(bits << 16); }
+inline float float_of_f16(uint32_t bits) { return __half2float(__ushort_as_half(static_cast<uint16_t>(bits))); }
 
 // A register of a fragment: elements along k from `k`, of row or column `at`.
 template <class PutFloat, class PutWhole>
@@ -18,6 +21,9 @@ void unpack(ptx::Numbers numbers, bool is_signed, uint32_t word, PutFloat put, P
   switch (numbers) {
     case ptx::Numbers::bf16:
       put(0u, float_of_bf16(word & 0xffff)), put(1u, float_of_bf16(word >> 16));
+      return;
+    case ptx::Numbers::f16:
+      put(0u, float_of_f16(word & 0xffff)), put(1u, float_of_f16(word >> 16));
       return;
     case ptx::Numbers::tf32:
       put(0u, from_bits<float>(word & 0xffffe000u));
@@ -30,7 +36,7 @@ void unpack(ptx::Numbers numbers, bool is_signed, uint32_t word, PutFloat put, P
   }
 }
 
-// Words are 2 (bf16), 1 (tf32) or 4 (bytes) elements; a lane's word t of four covers elements t * that.
+// Words are 2 (bf16, f16), 1 (tf32) or 4 (bytes) elements; a lane's word t of four covers elements t * that.
 inline void take_first(ptx::Numbers numbers, const uint32_t* word, uint32_t lane, float (&a)[16][32],
                        int (&ai)[16][32]) {
   const uint32_t half = depth_of(numbers) / 2, each = half / 4;

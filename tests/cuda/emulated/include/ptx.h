@@ -205,7 +205,7 @@ inline void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(uint32_t& a, uint32_t
 uint32_t transposed(uint32_t x);
 inline void movmatrix_sync_aligned_m8n8_trans_b16(uint32_t& to, uint32_t from) { to = transposed(from); }
 
-enum class Numbers : uint8_t { bf16, tf32, bytes, bytes_unsigned };  // of the first operand, where they differ
+enum class Numbers : uint8_t { bf16, f16, tf32, bytes, bytes_unsigned };  // of the first operand, where they differ
 // d [16, 8] = a [16, k] b [k, 8] + c; results are floats or integers.
 void multiply(Numbers numbers, void* const* d, const uint32_t* a, const uint32_t* b, const void* c);
 #define SWY_MMA(name, numbers, depth, Sum)                                                                        \
@@ -219,20 +219,25 @@ void multiply(Numbers numbers, void* const* d, const uint32_t* a, const uint32_t
     multiply(Numbers::numbers, d, a, b, c);                                                                       \
   }
 SWY_MMA(f32_bf16_bf16_f32, bf16, 16, float)
+SWY_MMA(f32_f16_f16_f32, f16, 16, float)
 SWY_MMA(f32_tf32_tf32_f32, tf32, 8, float)
 SWY_MMA(s32_u8_s8_s32, bytes_unsigned, 32, int)
 SWY_MMA(s32_s8_s8_s32, bytes, 32, int)
 #undef SWY_MMA
 // The same of 8 elements: the first half of what 16 take.
-template <uint32_t M, uint32_t N, uint32_t K>
-void mma_sync_aligned_row_col_f32_bf16_bf16_f32(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1,
-                                                uint32_t b, float c0, float c1, float c2, float c3) {
-  static_assert(M == 16 && N == 8 && K == 8);
-  void* d[4] = {&d0, &d1, &d2, &d3};
-  const uint32_t halves_a[4] = {a0, a1, 0, 0}, halves_b[2] = {b, 0};
-  const float c[4] = {c0, c1, c2, c3};
-  multiply(Numbers::bf16, d, halves_a, halves_b, c);
-}
+#define SWY_MMA_HALF(name, numbers)                                                                          \
+  template <uint32_t M, uint32_t N, uint32_t K>                                                              \
+  void mma_sync_aligned_row_col_##name(float& d0, float& d1, float& d2, float& d3, uint32_t a0, uint32_t a1, \
+                                       uint32_t b, float c0, float c1, float c2, float c3) {                 \
+    static_assert(M == 16 && N == 8 && K == 8);                                                              \
+    void* d[4] = {&d0, &d1, &d2, &d3};                                                                       \
+    const uint32_t halves_a[4] = {a0, a1, 0, 0}, halves_b[2] = {b, 0};                                       \
+    const float c[4] = {c0, c1, c2, c3};                                                                     \
+    multiply(Numbers::numbers, d, halves_a, halves_b, c);                                                    \
+  }
+SWY_MMA_HALF(f32_bf16_bf16_f32, bf16)
+SWY_MMA_HALF(f32_f16_f16_f32, f16)
+#undef SWY_MMA_HALF
 
 // ---- products of a warpgroup
 
