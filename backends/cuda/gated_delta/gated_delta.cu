@@ -46,9 +46,9 @@ __global__ void normalise(const __grid_constant__ Delta d, const GivenGates give
 }
 
 // The rule. A warp owns four columns of one head's state, in registers: eight lanes per column, each with N groups of
-// four keys. blockIdx.y: value head, blockIdx.z: sequence. Writes o to y.
+// four keys. blockIdx.y: value head, blockIdx.z: sequence. kI16: states of 16 bits. Writes o to y.
 constexpr uint32_t kColumns = 4;
-template <int N, bool kPends>
+template <int N, bool kPends, bool kI16>
 __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta d, const swy_step* step) {
   const uint32_t head = blockIdx.y, lane = threadIdx.x % 32, part = lane % 8;
   const uint32_t column = (blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32) * kColumns + lane / 8;
@@ -58,26 +58,14 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
   const Run s = run_of<kPends>(step, blockIdx.z);
   if (!s.active) return;
   const bool there = column < d.value_dim;
-  const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
-  const uint64_t slot = uint64_t{d.value_heads} * d.value_dim * d.key_dim;
+  const uint32_t of_state = head * d.value_dim + column;
+  LaneBits<kI16, N, false> bits;
+  bits.ask(d.states, s.read, of_state, part, there && !s.fresh);
   float state[N][4];
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const uint32_t k = n * 32 + part * 4;
-    const bool in = there && k < d.key_dim && !s.fresh;
-    const float4 v =
-        in ? *reinterpret_cast<const float4*>(d.rule_state + s.read * slot + at + k) : make_float4(0, 0, 0, 0);
-    state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
-  }
-  const auto store = [&] {
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const uint32_t k = n * 32 + part * 4;
-      if (!there || k >= d.key_dim) continue;
-      *reinterpret_cast<float4*>(d.rule_state + s.write * slot + at + k) =
-          make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
-    }
-  };
+  bits.get(state);
+  // Rounds after each row, so that results do not depend on where steps begin.
+  const auto round = [&] { bits.put(state), bits.get(state); };
+  const auto store = [&] { bits.write(d.states, s.write, of_state, part, there); };
   if (kPends && s.applied() == 0 && s.moves()) store();
   const uint32_t key_head = head / (d.value_heads / d.key_heads);
   // The run's rows are numbered like the step's, in numbers that wrap around: those that stand come before its first.
@@ -139,6 +127,7 @@ __global__ void __launch_bounds__(256) delta_rule(const __grid_constant__ Delta 
     if (there && part == 0 && own(row)) {
       d.y[uint64_t{row} * d.values() + head * d.value_dim + column] = out;
     }
+    round();
     if (kPends && row + 1 == applied) store();
     now = next;
   }
@@ -166,9 +155,13 @@ __global__ void gate_rows(const __grid_constant__ Delta d, const swy_step* step)
   }
 }
 
+template <int N, bool kPends>
+auto rule_of(const Delta& d) {
+  return d.states.i16 ? delta_rule<N, kPends, true> : delta_rule<N, kPends, false>;
+}
 template <int N>
 swy_status record_rule(const Recording& r, const Delta& d, uint32_t seqs) {
-  return launch(r, d.pending != nullptr ? delta_rule<N, true> : delta_rule<N, false>,
+  return launch(r, d.pending != nullptr ? rule_of<N, true>(d) : rule_of<N, false>(d),
                 dim3(ceil_div(d.value_dim, 8 * kColumns), d.value_heads, seqs), 256, 0, d, r.list.step);
 }
 
@@ -235,10 +228,8 @@ swy_status supports_recurrent(const swy_device&, const swy_op& op, const swy_buc
 }
 
 double cost_recurrent(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
   const double serial = bucket.rows > bucket.seqs ? bucket.rows - bucket.seqs + 1 : 1;  // rows of the longest sequence
-  return cost_of(device, row_bytes(op) + 8 * state * bucket.seqs, 0, 5) + 0.6 * serial;
+  return cost_of(device, row_bytes(op) + state_bytes(device, op, bucket), 0, 5) + 0.6 * serial;
 }
 
 uint64_t workspace_recurrent(const swy_device&, const swy_op& op, const swy_bucket& bucket) {
@@ -279,6 +270,7 @@ Delta delta_of(const Recording& r) {
   d.rule_state = r.operands.state("delta_state");
   d.y = r.operands.output("y");
   take_shape(d, a);
+  d.states = RuleStates(d.rule_state, d.values(), d.key_dim, r.device().delta_i16);
   if (swy::has(r.op, "pending")) {
     d.pending = r.operands.state("pending");
     d.pending_rows = static_cast<uint32_t>(swy::tensor(r.op, "pending").dims[0]);

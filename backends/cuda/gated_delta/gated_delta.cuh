@@ -5,6 +5,7 @@
 #include "common/device_code.cuh"
 #include "common/few_rows.cuh"
 #include "common/half_rows.cuh"
+#include "gated_delta_state.cuh"
 #include "host/kernels.h"
 
 namespace gpu {
@@ -14,6 +15,7 @@ struct Delta {
   Weight conv, a_log, dt_bias, norm;
   float* conv_state;       // [slots, channels, kernel - 1]
   float* rule_state;       // [slots, value_heads, value_dim, key_dim]
+  RuleStates states;       // the same, in their form
   float* y;                // [rows, values]
   float* mixed;            // [rows, channels]: after the convolution, q and k normalised
   const float* convolved;  // [rows, channels], of gated_delta.cu: after the convolution; may be `mixed`
@@ -35,6 +37,12 @@ struct Delta {
     return pending + (slot * pending_rows + row) * pending_width();
   }
 };
+
+// Bytes of the rule's states that a step reads and writes, for estimates.
+inline double state_bytes(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
+  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
+  return (device.delta_i16 ? 4.0 : 8.0) * a.value_heads * a.key_dim * a.value_dim * bucket.seqs;
+}
 
 // The operands of GATED_DELTA and of its parts, as far as an operation has them.
 Delta delta_of(const Recording& r);

@@ -5,6 +5,8 @@
 // transposed, as the sums of its products; their layout is that of the next product's first operand. So the chain S ->
 // U -> S never leaves its registers. The second warp works one chunk later and computes O. A fifth warp requests the
 // chunks for both.
+#include <type_traits>
+
 #include "common/matrix.cuh"
 #include "gated_delta_chunks.cuh"
 
@@ -259,31 +261,49 @@ __device__ inline void give_out(const Chunks& c, const Walk& w, uint32_t n, uint
   }
 }
 
-// One warp's columns of the state, in the layout of `advance`: read, or written.
-template <int kDim, bool kRead>
+// One warp's columns of the state, in the layout of `advance`: read, or written. A lane has two keys of each eight of
+// two columns.
+template <int kDim, bool kI16, bool kRead>
 __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile, float (&s)[kDim / 8][4]) {
   const uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, column = w.slice * kSlice + tile * 16;
-  const bool there = column < c.d.value_dim;
+  const bool in_head = column < c.d.value_dim, there = in_head && !(kRead && w.s.fresh);
   const uint64_t slot = kRead ? begins_in(w.s) : w.s.write;
-  float* at =
-      c.d.rule_state + ((slot * c.d.value_heads + w.head) * c.d.value_dim + (there ? column + g : 0)) * kDim + 2 * t;
 #pragma unroll
-  for (uint32_t i = 0; i < kDim / 8; ++i) {
-    auto* low = reinterpret_cast<float2*>(at + i * 8);
-    auto* high = reinterpret_cast<float2*>(at + i * 8 + 8 * kDim);
-    if constexpr (kRead) {
-      const bool in = there && !w.s.fresh;
-      const float2 x = in ? *low : make_float2(0, 0), y = in ? *high : make_float2(0, 0);
-      s[i][0] = x.x, s[i][1] = x.y, s[i][2] = y.x, s[i][3] = y.y;
-    } else if (there) {
-      *low = make_float2(s[i][0], s[i][1]);
-      *high = make_float2(s[i][2], s[i][3]);
+  for (uint32_t of = 0; of < 2; ++of) {
+    const uint32_t at = w.head * c.d.value_dim + (in_head ? column + g + of * 8 : 0);
+    auto* pairs = reinterpret_cast<std::conditional_t<kI16, uint32_t, float2>*>(c.d.states.column<kI16>(slot, at)) + t;
+    float scale = 0, inverse = 0;
+    if (kI16 && kRead && there) scale = *c.d.states.scale(slot, at);
+    if (kI16 && !kRead) {
+      float largest = 0;
+#pragma unroll
+      for (uint32_t i = 0; i < kDim / 8; ++i) {
+        largest = fmaxf(largest, fmaxf(fabsf(s[i][2 * of]), fabsf(s[i][2 * of + 1])));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(kAll, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(kAll, largest, 2));
+      scale = scale_of(largest), inverse = inverse_of(scale);
+      if (there && t == 0) *c.d.states.scale(slot, at) = scale;
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kDim / 8; ++i) {
+      float &x = s[i][2 * of], &y = s[i][2 * of + 1];
+      if constexpr (kI16 && kRead) {
+        floats_of(there ? pairs[i * 4] : kTwoZeros, scale, x, y);
+      } else if constexpr (kI16) {
+        if (there) pairs[i * 4] = bits_of(x, y, inverse);
+      } else if constexpr (kRead) {
+        const float2 pair = there ? pairs[i * 4] : make_float2(0, 0);
+        x = pair.x, y = pair.y;
+      } else if (there) {
+        pairs[i * 4] = make_float2(x, y);
+      }
     }
   }
 }
 
 // blockIdx.x: slice; blockIdx.y: value head; blockIdx.z: every gridDim.z-th sequence. kPends: with pending rows.
-template <int kDim, int kStages, bool kPends>
+template <int kDim, int kStages, bool kPends, bool kI16>
 __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ Chunks c, const swy_step* step) {
   extern __shared__ __align__(128) char memory[];
   const uint32_t warp = threadIdx.x / 32, tile = warp % kTiles;
@@ -310,7 +330,7 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
     w.head = blockIdx.y, w.slice = blockIdx.x, w.turn = turn;
     turn += w.chunks + 1;
     float s[kDim / 8][4];
-    if (first) move_state<kDim, true>(c, w, tile, s);
+    if (first) move_state<kDim, kI16, true>(c, w, tile, s);
     if (!waited) depend();
     waited = true;
 #pragma unroll
@@ -327,18 +347,22 @@ __global__ void __launch_bounds__(kWalkThreads, 1) walk(const __grid_constant__ 
         give_out<kDim, kStages>(c, w, n - 1, tile, memory);
       }
     }
-    if (first && !w.s.pends) move_state<kDim, false>(c, w, tile, s);
+    if (first && !w.s.pends) move_state<kDim, kI16, false>(c, w, tile, s);
     __syncthreads();
   }
   if (!waited && blockIdx.x + blockIdx.y + blockIdx.z == 0) depend();  // one waits for all that have nothing to do
 }
 
+template <int kDim, int kStages, bool kPends>
+auto walk_of(const Chunks& c) {
+  return c.d.states.i16 ? walk<kDim, kStages, kPends, true> : walk<kDim, kStages, kPends, false>;
+}
 template <int kDim, int kStages>
 swy_status record_walk(const Recording& r, const Chunks& c) {
   const uint32_t blocks = c.slices() * c.d.value_heads, seqs = r.bucket().seqs;
   const uint32_t processors = r.device().processors, teams = processors < 2 * blocks ? 1 : processors / blocks;
   const dim3 grid(c.slices(), c.d.value_heads, teams < seqs ? teams : seqs);
-  return launch(r, c.pends() ? walk<kDim, kStages, true> : walk<kDim, kStages, false>, grid, kWalkThreads,
+  return launch(r, c.pends() ? walk_of<kDim, kStages, true>(c) : walk_of<kDim, kStages, false>(c), grid, kWalkThreads,
                 Places<kDim, kStages>::kBytes, c, r.list.step);
 }
 

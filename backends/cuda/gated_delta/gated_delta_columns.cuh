@@ -33,13 +33,15 @@ struct ColumnPlace {
   }
 };
 
-// A warp has four columns of the state, a lane every eighth group of four keys of one of them. N: groups of 32 keys.
-template <int N>
+// A warp has four columns of the state, a lane some groups of four keys of one of them (gated_delta_state.cuh). N:
+// groups of 32 keys. kI16: states of 16 bits; then the keys of `mixed` lie at place_of_key.
+template <int N, bool kI16>
 struct Columns {
   static constexpr int kChannels = (2 * 32 * N + kColumns + kColumnThreads - 1) / kColumnThreads;  // of a thread
   static constexpr uint32_t kNone = 0xffffffffu;
 
   bool there;  // this thread's column
+  LaneBits<kI16, N> bits;
   float state[N][4];
   // q and k of the key head, then the columns of v. Taps and inputs are aligned to the newest: missing ones are zero.
   uint32_t channel[kChannels], tap[kChannels][kMostTaps];  // tap: plain_bits_at
@@ -47,17 +49,10 @@ struct Columns {
 
   // Requests all that only earlier steps write.
   __device__ Columns(const Delta& d, const Sequence& s, bool active, const ColumnPlace& place) {
-    const uint32_t dim = d.key_dim, taps = d.kernel, part = threadIdx.x % 8;
+    const uint32_t dim = d.key_dim, taps = d.kernel;
     const uint64_t missing = kMostTaps - taps;
     there = active && place.column < d.value_dim;
-    const float* from = d.rule_state + (s.read * d.values() + place.head * d.value_dim + place.column) * dim;
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const uint32_t k = n * 32 + part * 4;
-      const bool in = there && k < dim && !s.fresh;
-      const float4 v = in ? __ldcs(reinterpret_cast<const float4*>(from + k)) : make_float4(0, 0, 0, 0);
-      state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
-    }
+    bits.ask(d.states, s.read, place.head * d.value_dim + place.column, threadIdx.x % 8, there && !s.fresh);
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       const uint32_t j = i * kColumnThreads + threadIdx.x;
@@ -78,6 +73,20 @@ struct Columns {
     }
   }
 
+  // The state as numbers: waits for it.
+  __device__ void take_state() { bits.get(state); }
+
+  // Where k, and then the columns of v, begin in a row's `mixed`.
+  static __device__ uint32_t keys_at(const Delta& d) { return kI16 ? 32 * N : d.key_dim; }
+  static __device__ uint32_t values_at(const Delta& d) { return 2 * keys_at(d); }
+  static __device__ uint32_t mixed_at(const Delta& d, uint32_t j) {
+    if (!kI16) return j;
+    const uint32_t dim = d.key_dim;
+    return j < dim       ? place_of_key<kI16, N>(j)
+           : j < 2 * dim ? keys_at(d) + place_of_key<kI16, N>(j - dim)
+                         : values_at(d) + j - 2 * dim;
+  }
+
   // silu of the convolution of channel i over `window`, into a row's `mixed`; adds its square to that of q or of k.
   __device__ void mix(const Delta& d, int i, const float* window, float* mixed, float& of_q, float& of_k) const {
     const uint32_t j = i * kColumnThreads + threadIdx.x, dim = d.key_dim;
@@ -85,7 +94,7 @@ struct Columns {
 #pragma unroll
     for (uint32_t t = 0; t < kMostTaps; ++t) sum = fmaf(window[t], plain_of(d.conv, tap[i][t]), sum);
     const float u = quick_silu(sum);
-    mixed[j] = u;
+    mixed[mixed_at(d, j)] = u;
     if (j < dim) of_q = fmaf(u, u, of_q);
     if (j >= dim && j < 2 * dim) of_k = fmaf(u, u, of_k);
   }
@@ -99,15 +108,15 @@ struct Columns {
     for (int w = 0; w < 8; ++w) total_q += sums[w], total_k += sums[8 + w];
     const float scale_q = rsqrtf(total_q + d.l2_eps) * rsqrtf(static_cast<float>(dim));
     const float scale_k = rsqrtf(total_k + d.l2_eps);
-    const float v = there ? mixed[2 * dim + threadIdx.x / 8] : 0.0f;
+    const float v = there ? mixed[values_at(d) + threadIdx.x / 8] : 0.0f;
     // With s the state's column before the row, the output is q (exp(g) s + k delta): computes its three products at
     // once.
     float key[N][4], of_key = 0, of_query = 0, both = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const uint32_t i = n * 32 + part * 4;
-      const bool in = i < dim;
-      const float4 k = in ? *reinterpret_cast<const float4*>(mixed + dim + i) : make_float4(0, 0, 0, 0);
+      const bool in = first_key<kI16, N>(n, part) < dim;
+      const float4 k = in ? *reinterpret_cast<const float4*>(mixed + keys_at(d) + i) : make_float4(0, 0, 0, 0);
       const float4 q = in && kOut ? *reinterpret_cast<const float4*>(mixed + i) : make_float4(0, 0, 0, 0);
       const float query[4] = {q.x, q.y, q.z, q.w};
       key[n][0] = k.x, key[n][1] = k.y, key[n][2] = k.z, key[n][3] = k.w;
@@ -133,15 +142,9 @@ struct Columns {
     return kOut ? scale_q * fmaf(gate.y, of_query, delta * both) : 0.0f;
   }
 
-  __device__ void store(const Delta& d, const Sequence& s, const ColumnPlace& place) const {
-    const uint32_t dim = d.key_dim;
-    float* to = d.rule_state + (s.write * d.values() + place.head * d.value_dim + place.column) * dim;
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const uint32_t i = n * 32 + threadIdx.x % 8 * 4;
-      if (!there || i >= dim) continue;
-      __stcs(reinterpret_cast<float4*>(to + i), make_float4(state[n][0], state[n][1], state[n][2], state[n][3]));
-    }
+  __device__ void store(const Delta& d, const Sequence& s, const ColumnPlace& place) {
+    bits.put(state);
+    bits.write(d.states, s.write, place.head * d.value_dim + place.column, threadIdx.x % 8, there);
   }
 
   // Applies the rows that stand. All threads of the block must call this.
@@ -150,10 +153,10 @@ struct Columns {
                                  ColumnRows<N, kRows>& m);
 };
 
-template <int N>
+template <int N, bool kI16>
 template <uint32_t kRows>
-__device__ inline void Columns<N>::apply_standing(const Delta& d, const Run& s, uint32_t head,
-                                                  const GateWeights& gate_of, ColumnRows<N, kRows>& m) {
+__device__ inline void Columns<N, kI16>::apply_standing(const Delta& d, const Run& s, uint32_t head,
+                                                        const GateWeights& gate_of, ColumnRows<N, kRows>& m) {
   static_assert(kRows >= kRowsAtOnce);
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll 1

@@ -19,7 +19,7 @@ __device__ inline void load_keys(const char* tile, uint32_t row, uint32_t units,
 
 // blockIdx.x: 32 columns; blockIdx.y: value head; blockIdx.z: sequence. N: groups of 32 keys. kPends: with pending
 // rows.
-template <int N, bool kPends>
+template <int N, bool kPends, bool kI16>
 __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chunks c, const swy_step* step) {
   const Delta& d = c.d;
   const uint32_t lane = threadIdx.x % 32, part = lane % 8, head = blockIdx.y;
@@ -28,17 +28,12 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
   const Run s = blockIdx.z < step->seqs ? run_of<kPends>(step, blockIdx.z) : Run{};
   const bool works = blockIdx.z < step->seqs && s.active && s.rows <= c.few;
   const bool there = column < d.value_dim;
-  const uint64_t at = (uint64_t{head} * d.value_dim + (there ? column : 0)) * d.key_dim;
-  const uint64_t state_slot = uint64_t{d.value_heads} * d.value_dim * d.key_dim;
+  const uint32_t of_state = head * d.value_dim + column;
   if (kPends) depend();
+  LaneBits<kI16, N> bits;
+  bits.ask(d.states, begins_in(s), of_state, part, works && there && !s.fresh);
   float state[N][4];
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const bool in = works && there && !s.fresh;
-    const float* from = d.rule_state + begins_in(s) * state_slot + at + n * 32 + part * 4;
-    const float4 v = in ? *reinterpret_cast<const float4*>(from) : make_float4(0, 0, 0, 0);
-    state[n][0] = v.x, state[n][1] = v.y, state[n][2] = v.z, state[n][3] = v.w;
-  }
+  bits.get(state);
   if (!kPends) depend();  // the state is that of an earlier step
   if (!works) return;
   const uint32_t slot = part_number(s.first, blockIdx.z, kChunk), units = d.key_dim / 8;
@@ -52,8 +47,9 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
     const float wanted = bf16_bits(*value);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      load_keys(reinterpret_cast<const char*>(c.k + keys), i, units, n * 32 + part * 4, key[n]);
-      load_keys(reinterpret_cast<const char*>(c.q + keys), i, units, n * 32 + part * 4, query[n]);
+      const uint32_t first = first_key<kI16, N>(n, part);
+      load_keys(reinterpret_cast<const char*>(c.k + keys), i, units, first, key[n]);
+      load_keys(reinterpret_cast<const char*>(c.q + keys), i, units, first, query[n]);
     }
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -78,12 +74,18 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
     for (int o = 1; o < 8; o *= 2) out += __shfl_xor_sync(kAll, out, o);
     if (there && part == 0) *value = __bfloat16_as_ushort(__float2bfloat16_rn(out));
   }
-#pragma unroll
-  for (int n = 0; n < N; ++n) {
-    if (!there || s.pends) continue;
-    *reinterpret_cast<float4*>(d.rule_state + s.write * state_slot + at + n * 32 + part * 4) =
-        make_float4(state[n][0], state[n][1], state[n][2], state[n][3]);
-  }
+  if (s.pends) return;
+  bits.put(state);
+  bits.write(d.states, s.write, of_state, part, there);
+}
+
+template <int N, bool kPends>
+auto walk_of(const Chunks& c) {
+  return c.d.states.i16 ? walk_few<N, kPends, true> : walk_few<N, kPends, false>;
+}
+template <int N>
+auto walk_of(const Chunks& c) {
+  return c.pends() ? walk_of<N, true>(c) : walk_of<N, false>(c);
 }
 
 }  // namespace
@@ -91,11 +93,7 @@ __global__ void __launch_bounds__(kThreads) walk_few(const __grid_constant__ Chu
 swy_status record_few(const Recording& r, const Chunks& c) {
   if (c.few == 0) return SWY_OK;
   const dim3 grid(ceil_div(c.d.value_dim, kThreads / 32 * kColumns), c.d.value_heads, r.bucket().seqs);
-  const bool pends = c.pends();
-  const auto kernel = c.d.key_dim == 32   ? pends ? walk_few<1, true> : walk_few<1, false>
-                        : c.d.key_dim == 64 ? pends ? walk_few<2, true> : walk_few<2, false>
-                        : pends ? walk_few<4, true>
-                                          : walk_few<4, false>;
+  const auto kernel = c.d.key_dim == 32 ? walk_of<1>(c) : c.d.key_dim == 64 ? walk_of<2>(c) : walk_of<4>(c);
   return launch(r, kernel, grid, kThreads, 0, c, r.list.step);
 }
 

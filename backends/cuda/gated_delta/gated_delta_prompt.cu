@@ -61,9 +61,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 // Activations pass through memory more than twice, and each kernel begins with several dependent loads.
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = attrs_of(op);
-  const double state = static_cast<double>(a.value_heads) * a.key_dim * a.value_dim;
-  return 15 + cost_of(device, 2.6 * row_bytes(op) + 8 * state * bucket.seqs, 0, 4);
+  return 15 + cost_of(device, 2.6 * row_bytes(op) + state_bytes(device, op, bucket), 0, 4);
 }
 
 uint64_t workspace(const swy_device&, const swy_op& op, const swy_bucket& bucket) {

@@ -10,7 +10,7 @@ namespace gpu {
 namespace {
 
 // blockIdx.x: key head * blocks of one + block; blockIdx.y: sequence. N: groups of 32 keys.
-template <int N>
+template <int N, bool kI16>
 __global__ void __launch_bounds__(kColumnThreads, 2)
     apply_stands(const __grid_constant__ Delta d, uint32_t slices, const swy_step* step) {
   using Held = ColumnRows<N, kRowsAtOnce>;
@@ -19,18 +19,24 @@ __global__ void __launch_bounds__(kColumnThreads, 2)
   release_next();
   const Run s = blockIdx.y < step->seqs ? run_of<true>(step, blockIdx.y) : Run{};
   if (s.active && (s.kept > 0 || (s.pends && s.moves()))) {
-    Columns<N> own(d, s, true, place);
+    Columns<N, kI16> own(d, s, true, place);
+    own.take_state();
     own.apply_standing(d, s, place.head, gate_weights(d, place.head), m);
     own.store(d, s, place);
   }
   depend();  // what was read here is that of earlier steps, and what was written is read by later kernels
 }
 
+template <int N>
+auto kernel_of(const Delta& d) {
+  return d.states.i16 ? apply_stands<N, true> : apply_stands<N, false>;
+}
+
 }  // namespace
 
 swy_status record_stands(const Recording& r, const Delta& d) {
   const uint32_t slices = ceil_div(d.value_dim, kColumns);
-  const auto kernel = d.key_dim <= 32 ? apply_stands<1> : d.key_dim <= 64 ? apply_stands<2> : apply_stands<4>;
+  const auto kernel = d.key_dim <= 32 ? kernel_of<1>(d) : d.key_dim <= 64 ? kernel_of<2>(d) : kernel_of<4>(d);
   return launch(r, kernel, dim3(d.value_heads * slices, r.bucket().seqs), kColumnThreads, 0, d, slices, r.list.step);
 }
 

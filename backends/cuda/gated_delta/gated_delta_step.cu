@@ -32,8 +32,8 @@ static_assert(kMostRows * kSlice <= kThreads);
 
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRows: the most rows of a
 // sequence. kRaw, with one row: 64 registers at most, so that two blocks, of two sequences, fit beside a projection's.
-// kPends: with pending rows.
-template <int N, bool kRaw, uint32_t kRows, bool kPends>
+// kPends: with pending rows. kI16: states of 16 bits.
+template <int N, bool kRaw, uint32_t kRows, bool kPends, bool kI16>
 __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
 #if __CUDA_ARCH__ < 900
@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
 #endif
   constexpr uint32_t kHeld = kPends && kRows < kRowsAtOnce ? kRowsAtOnce : kRows;
   static_assert(!kRaw || kRows <= kMostRawRows);
-  constexpr int kChannels = Columns<N>::kChannels;
+  using Own = Columns<N, kI16>;
+  constexpr int kChannels = Own::kChannels;
   using Held = ColumnRows<N, kHeld>;
   __shared__ __align__(16) Held m;
   __shared__ __align__(16) float out[kRows][kSlice];
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
   const Run s = valid ? run_of<kPends>(step, blockIdx.y) : Run{};
   const bool active = valid && s.active;
   const auto has = [&](uint32_t r) { return active && (kRows == 1 || r < s.rows); };
-  Columns<N> own(d, s, active, place);
+  Own own(d, s, active, place);
   const bool there = own.there;
   const GateWeights gate_of = gate_weights(d, head);
   const bool writes = kRaw && there && part == 0;
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
   release_next();
   stamps.take_place();
   if constexpr (kPends) {
+    own.take_state();
     own.apply_standing(d, s, head, gate_of, m);
     if (s.pends && (s.kept > 0 || s.moves())) own.store(d, s, place);
   }
@@ -79,11 +81,12 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
     const uint64_t row = s.first + r;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      const bool in = own.channel[i] != Columns<N>::kNone && (r == 0 || has(r));
+      const bool in = own.channel[i] != Own::kNone && (r == 0 || has(r));
       line[i][kMostTaps - 1 + r] = in ? d.qkv[row * channels + own.channel[i]] : 0.0f;
     }
     z[r] = writes && (r == 0 || has(r)) ? d.z[row * d.values() + head * d.value_dim + column] : 0.0f;
   }
+  if constexpr (!kPends) own.take_state();  // a conversion takes place while these loads are under way
   // One warp each: the first warp has the most channels, the last one the fewest. A lane has a row.
   if (warp == kThreads / 32 - 1 && active) {
     const float2 of = gates(d, gate_of, kRows == 1 ? s.first : s.first + min(lane, s.rows - 1), head);
@@ -95,7 +98,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
     if (r != 0 && !has(r)) continue;
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
-      if (own.channel[i] != Columns<N>::kNone) own.mix(d, i, line[i] + r, m.mixed[r], squares[0][r], squares[1][r]);
+      if (own.channel[i] != Own::kNone) own.mix(d, i, line[i] + r, m.mixed[r], squares[0][r], squares[1][r]);
     }
   }
   // Writes the new inputs: this block's own, of v; and those of q and k once all blocks of the key head have read the
@@ -105,7 +108,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads,
 #pragma unroll
     for (int i = 0; i < kChannels; ++i) {
       const uint32_t j = i * kThreads + threadIdx.x, channel = own.channel[i];
-      if (channel == Columns<N>::kNone || (j >= 2 * dim) != of_v) continue;
+      if (channel == Own::kNone || (j >= 2 * dim) != of_v) continue;
       float* to = d.conv_state + ((s.write * channels + channel) * (taps - 1) - uint64_t{kMostTaps - taps});
 #pragma unroll
       for (uint32_t t = 0; t + 1 < kMostTaps; ++t) {
@@ -219,7 +222,7 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 // The most rows of a sequence.
 uint32_t sequence_rows(const swy_bucket& bucket) { return (bucket.flags & SWY_BUCKET_DECODE) != 0 ? 1 : bucket.rows; }
 
-template <int N, bool kRaw, uint32_t kRows, bool kPends>
+template <int N, bool kRaw, uint32_t kRows, bool kPends, bool kI16>
 swy_status record_step(const Recording& r, const Delta& d) {
   const auto& a = r.attrs<swy_gated_delta_attrs>();
   uint32_t* readers = nullptr;  // [sequences, key heads]
@@ -227,16 +230,20 @@ swy_status record_step(const Recording& r, const Delta& d) {
     readers = take_counters(r.list, r.bucket().seqs * a.key_heads, r.error);
     if (readers == nullptr) return SWY_UNSUPPORTED;  // the message has been set already
   }
-  return launch_clusters(r, delta_step<N, kRaw, kRows, kPends>, kRaw ? 1 : cluster_of(a),
+  return launch_clusters(r, delta_step<N, kRaw, kRows, kPends, kI16>, kRaw ? 1 : cluster_of(a),
                          dim3(a.key_heads * cluster_of(a), r.bucket().seqs), kThreads, 0, d, slices_of(a), readers,
                          r.list.step);
 }
 
+template <bool kRaw, uint32_t kRows, bool kPends, bool kI16>
+swy_status record_form(const Recording& r, const Delta& d) {
+  return d.key_dim <= 32   ? record_step<1, kRaw, kRows, kPends, kI16>(r, d)
+         : d.key_dim <= 64 ? record_step<2, kRaw, kRows, kPends, kI16>(r, d)
+                           : record_step<4, kRaw, kRows, kPends, kI16>(r, d);
+}
 template <bool kRaw, uint32_t kRows, bool kPends>
 swy_status record_rows(const Recording& r, const Delta& d) {
-  return d.key_dim <= 32   ? record_step<1, kRaw, kRows, kPends>(r, d)
-         : d.key_dim <= 64 ? record_step<2, kRaw, kRows, kPends>(r, d)
-                           : record_step<4, kRaw, kRows, kPends>(r, d);
+  return d.states.i16 ? record_form<kRaw, kRows, kPends, true>(r, d) : record_form<kRaw, kRows, kPends, false>(r, d);
 }
 template <bool kRaw, bool kPends>
 swy_status record_any(const Recording& r, const Delta& d) {
@@ -260,9 +267,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  const double bytes = row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs;
-  return cost_of(device, bytes, 0) + 0.5 * (sequence_rows(bucket) - 1);
+  return cost_of(device, row_bytes(op) + state_bytes(device, op, bucket), 0) + 0.5 * (sequence_rows(bucket) - 1);
 }
 
 // Adds in another order than the kernels for prompts.
@@ -277,16 +282,18 @@ constexpr Kernel kKernels[] = {{.name = "gated_delta.step",
 
 }  // namespace
 
-swy_status supports_delta_step(const swy_device&, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
+swy_status supports_delta_step(const swy_device& device, const swy_op& op, const swy_bucket& bucket, swy_error* error) {
   const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
   if (sequence_rows(bucket) > kMostRows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_FLAGS,
                      "serves steps with one row per sequence, or of up to %u rows", kMostRows);
   }
-  if (a.key_dim % 4 != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
+  const uint32_t keys = device.delta_i16 && a.key_dim > 32 ? 8 : 4;
+  if (a.key_dim % keys != 0 || a.key_dim > 128 || a.conv_kernel > kMostTaps || cluster_of(a) > kMostCluster) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE,
-                     "key_dim %u, kernel %u, %u slices of value columns per key head; at most 128, %u and %u",
-                     a.key_dim, a.conv_kernel, cluster_of(a), kMostTaps, kMostCluster);
+                     "key_dim %u, kernel %u, %u slices of value columns per key head; multiples of %u up to 128, at "
+                     "most %u and %u",
+                     a.key_dim, a.conv_kernel, cluster_of(a), keys, kMostTaps, kMostCluster);
   }
   return SWY_OK;
 }
