@@ -25,10 +25,12 @@ for op in attend kv_append; do
   run "ops_kv_i8_$op" "${judge[@]}" --suite ops --set kv_i8=1 --filter "ops/$op."
   tail -1 "$work/ops_kv_i8_$op"
 done
+run ops_delta_fp32 "${judge[@]}" --suite ops --set delta_i16=0 --filter ops/gated_delta.
+tail -1 "$work/ops_delta_fp32"
 check_rules
 # The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null
-check_families "$(dirname "${BASH_SOURCE[0]}")/../data/tiny/families"
+check_families "$(dirname "${BASH_SOURCE[0]}")/../data/tiny/families" --set cuda.delta_i16=0
 check_loss 16  # of 4 windows rounding alone makes up to 2.5e-3
 check_loss 16 --set cuda.kv_i8=1
 check_draws fused

@@ -130,18 +130,20 @@ logits_off() {
     END {if (n == 0) exit 1; printf "%.1e %.1e\n", row[n - 1] / top, row[int(n / 2)] / top}'
 }
 
-# check_families FOLDER: a small checkpoint of each family gives the logits that transformers computed, and needs no other
-# backend. Keys and values, or products, that are rounded to bf16 make a random model choose other experts for some
-# tokens, so kernels that round are held to the median token alone, in steps of 256, 7 and 1 tokens.
+# check_families FOLDER [FLAGS]: a small checkpoint of each family gives the logits that transformers computed, and needs
+# no other backend. States or products that are rounded make a random model choose other experts for some tokens, so
+# kernels that round are held to the median token alone, in steps of 256, 7 and 1 tokens. FLAGS: with --deterministic
+# keep states in fp32, besides keys and values.
 check_families() {
-  local folder name chunk off rows
+  local folder folders=$1 name chunk off rows
+  shift
   echo "checkpoints of all families, how far logits are off as a share of the largest: the worst token with --deterministic"
   echo "(at most 1e-3); the median token without it in steps of 256, 7 and 1 tokens (at most 2e-2):"
-  for folder in "$1"/*; do
+  for folder in "$folders"/*; do
     name=$(basename "$folder")
     run convert "$switchyard" convert "$folder" --quant bf16 -o "$work/family.swy"
     printf '  %-14s' "$name"
-    off=$(logits_off "$folder" --backend "$backend" --set "$backend.kv_bf16=0" --deterministic)
+    off=$(logits_off "$folder" --backend "$backend" --set "$backend.kv_bf16=0" "$@" --deterministic)
     awk '{printf " %s;", $1; exit !(NF == 2 && $1 <= 1e-3)}' <<<"$off" || fail "$name, worst and median: $off"
     for chunk in 256 7 1; do
       off=$(logits_off "$folder" --backend "$backend" --chunk "$chunk")
