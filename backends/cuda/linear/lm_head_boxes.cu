@@ -16,10 +16,15 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kHeadThreads = 32 * (kFirstDrawWarp + kDrawWarps), kDrawThreads = 256;
+constexpr uint32_t kDrawBlocks = 128;  // on small cards, too: top-k wants at least 4/3 k parts (truncated.cuh)
 
 uint32_t pairs_of(const swy_op& op) { return ceil_div(swy::tensor(op, "w").dims[0], kPairRows); }
 uint32_t head_blocks(const swy_device& device, const swy_op& op) {
   return std::min(static_cast<uint32_t>(device.processors), pairs_of(op));
+}
+// Parts of the vocabulary that a row is drawn from.
+uint32_t parts_of(const swy_device& device, const swy_op& op) {
+  return device.features.copy_engine ? head_blocks(device, op) : kDrawBlocks;
 }
 uint32_t shared_bytes(const swy_device& device, const Weight& w) {
   return std::max(1024 + kStages * (slices_of(w) * kPairBytes + scales_bytes(w, kPairRows)), alone_memory(device));
@@ -97,7 +102,7 @@ double cost_sampled(const swy_device& device, const swy_op& op, const swy_bucket
 }
 
 uint64_t workspace(const swy_device& device, const swy_op& op, const swy_bucket&) {
-  return draws_bytes(device, op, head_blocks(device, op)) + swy::tensor(op, "w").dims[0] * 4;
+  return draws_bytes(device, op, parts_of(device, op)) + swy::tensor(op, "w").dims[0] * 4;
 }
 
 HeadBoxes boxes_of(const Recording& r, const RowsNorm& norm) {
@@ -117,19 +122,19 @@ swy_status record_head(const Recording& r, const RowsNorm& norm) {
 
 swy_status record_sampled(const Recording& r, const RowsNorm& norm) {
   const HeadBoxes h = boxes_of(r, norm);
-  const uint32_t blocks = head_blocks(r.device(), r.op);
+  const uint32_t parts = parts_of(r.device(), r.op);
   Arena arena(r.operands.workspace());
-  Draws d = draws_of(r, h.w.rows, blocks, arena);
+  Draws d = draws_of(r, h.w.rows, parts, arena);
   auto* logits = arena.take<float>(d.vocab);
   d.logits = logits;
   if (!r.device().features.copy_engine) {
     SWY_CUDA_TRY(record_boxes(r, head_projection(r, logits), nullptr));
-    SWY_CUDA_TRY(launch(r, draw_logits, blocks, kDrawThreads, 0, d, r.list.step));
+    SWY_CUDA_TRY(launch(r, draw_logits, parts, kDrawThreads, 0, d, r.list.step));
     return record_finish(r, d);
   }
   CUtensorMap map;
   SWY_CUDA_TRY(map_boxes(h.w, kPairRows, &map, r.error));
-  SWY_CUDA_TRY(launch(r, h.w.offsets != nullptr ? head_sample_boxes<true> : head_sample_boxes<false>, blocks,
+  SWY_CUDA_TRY(launch(r, h.w.offsets != nullptr ? head_sample_boxes<true> : head_sample_boxes<false>, parts,
                       kHeadThreads, shared_bytes(r.device(), h.w), map, h, d, r.list.step));
   return record_finish(r, d);
 }

@@ -73,19 +73,8 @@ struct LaneDraw {
     const Draw r = searched(draw_of(d, step, i));
 #pragma unroll 1
     do {
-      uint32_t at = kIds;
-      float next = -INFINITY;
-#pragma unroll
-      for (uint32_t k = 0; k < kIds; ++k) {
-        if (at == kIds && most[k] == top) {
-          most[k] = -INFINITY, at = k;
-        } else {
-          next = fmaxf(next, most[k]);
-        }
-      }
-      const uint32_t j = at * kApart + part;
+      const uint32_t j = take_top(most, top) * kApart + part;
       best.look(r, block.id_of(tile, j), block.staged(j, row));
-      top = next;
     } while (!(top < best.bound()));
     if (best.key > before) atomicMax(&found.key[i], best.key);
     if (best.bad != 0) found.bad[i] = 1;

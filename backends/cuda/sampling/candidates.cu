@@ -31,6 +31,7 @@ __device__ inline uint32_t block_least(uint32_t x, uint64_t* scratch) {
 
 __device__ Survey survey(const TeamRow& row) {
   Team& team = row.team;
+  team.wipe();
   Survey own{0, 0, UINT32_MAX, 0};
   team.for_each(row.logits, [&](uint32_t id, float logit) {
     if (swy_is_bad_logit(logit)) own.bad = min(own.bad, id);
@@ -85,7 +86,7 @@ __device__ void order(const Candidates& c, const float* logits, const uint64_t* 
     const uint64_t mine = __ldcg(keys + a);
     uint32_t better = 0;
     for (uint32_t b = 0; b < n; ++b) better += __ldcg(keys + b) > mine ? 1 : 0;
-    const uint32_t id = ~static_cast<uint32_t>(mine);
+    const uint32_t id = id_of(mine);
     ids[better] = static_cast<int32_t>(id);
     out[better] = logits[id];
   }
@@ -107,7 +108,8 @@ __device__ void find_row(const Candidates& c, const Draw& r, uint32_t i, Team& t
       *rank = swy_float_key(z);
       return true;
     };
-    row.cut<false>([&](uint64_t) { return uint64_t{c.k}; }, key, &kept);
+    row.cut(
+        false, [&](uint64_t) { return uint64_t{c.k}; }, key, &kept);
     row.for_each_live([&](uint32_t id, float z) {
       if (!kept.keeps(swy_float_key(z), id)) return;
       const uint32_t at = atomicAdd(c.gathered + i, 1u);

@@ -65,34 +65,41 @@ struct Kept {
   }
 };
 
+// The thresholds of top-k, then of top-p, in the same code.
 __device__ Kept truncate(const TeamRow& row, float top) {
   const swy_sample_params& p = *row.r.p;
   Kept kept;
   kept.top = top;
   kept.weighs = p.top_p_q15 < SWY_TOP_P_OFF || p.min_p_q30 != 0;
   kept.least = p.min_p_q30;
-  if (p.top_k > 0) {
-    const auto need = [&](uint64_t) { return static_cast<uint64_t>(p.top_k); };
-    const auto key = [](uint32_t, float z, uint32_t* rank) {
-      *rank = swy_float_key(z);
-      return true;
+#pragma unroll 1
+  for (uint32_t round = 0; round < 2; ++round) {
+    const bool by_weight = round == 1;
+    if (by_weight ? p.top_p_q15 >= SWY_TOP_P_OFF : p.top_k <= 0) continue;
+    const auto need = [&](uint64_t total) {
+      return by_weight ? swy_top_p_need(&p, total) : static_cast<uint64_t>(p.top_k);
     };
-    row.cut<false>(need, key, &kept.by_key);
-  }
-  if (p.top_p_q15 < SWY_TOP_P_OFF) {
-    const auto need = [&](uint64_t total) { return swy_top_p_need(&p, total); };
-    const auto weight = [&](uint32_t id, float z, uint32_t* rank) {
-      *rank = kept.weight_of(z);
+    const auto rank_of = [&](uint32_t id, float z, uint32_t* rank) {
+      *rank = by_weight ? kept.weight_of(z) : swy_float_key(z);
       return kept.by_key.keeps(swy_float_key(z), id);
     };
-    row.cut<true>(need, weight, &kept.by_weight);
+    Cut found;
+    row.cut(by_weight, need, rank_of, &found);
+    (by_weight ? kept.by_weight : kept.by_key) = found;
   }
   return kept;
 }
 
-// Steps 0 to 3: the row's highest keys, or why sampling fails.
-__device__ int survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
+// An order key of a row that cannot be sampled, above those of all logits. 0: it has no live id.
+constexpr uint64_t kBadRow = ~uint64_t{0};
+__device__ int status_of(uint64_t key) {
+  return key == kBadRow ? SWY_SAMPLE_BAD_LOGIT : key == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
+}
+
+// Steps 0 to 3: the row's highest keys. Returns an order key of its highest logit, without an id.
+__device__ uint64_t survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
   Team& team = row.team;
+  team.wipe();
   uint32_t t = 0, h = 0;
   int bad = 0;
   team.for_each(row.logits, [&](uint32_t id, float logit) {
@@ -113,12 +120,17 @@ __device__ int survey(const TeamRow& row, uint32_t* top, uint32_t* highest) {
   bad = __syncthreads_or(reads && __ldcg(&part->bad) != 0);
   *top = static_cast<uint32_t>(block_max(reads ? __ldcg(&part->top) : 0, team.shared.scratch));
   *highest = static_cast<uint32_t>(block_max(reads ? __ldcg(&part->highest) : 0, team.shared.scratch));
-  return bad ? SWY_SAMPLE_BAD_LOGIT : *top == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
+  return bad ? kBadRow : uint64_t{*top} << 32;
+}
+
+__device__ uint64_t* likely_of(const Draws& d, uint32_t i, const Team& team) {
+  return d.likely + uint64_t{i} * team.blocks * d.top;
 }
 
 // The order keys of the n most likely ids of this block, in the model's own distribution; 0 if there are fewer.
 __device__ void own_likely(const TeamRow& row, uint32_t n, uint64_t* keys) {
   uint64_t before = ~uint64_t{0};
+#pragma unroll 1
   for (uint32_t k = 0; k < n; ++k) {
     uint64_t best = 0;
     row.team.for_each(row.logits, [&](uint32_t id, float logit) {
@@ -128,24 +140,6 @@ __device__ void own_likely(const TeamRow& row, uint32_t n, uint64_t* keys) {
     });
     before = block_max(best, row.team.shared.scratch);
     if (threadIdx.x == 0) keys[k] = before;
-  }
-}
-
-// The most likely ids of the row, from those of its blocks.
-__device__ void most_likely(const TeamRow& row, const uint64_t* keys, float highest, uint64_t total, uint32_t n,
-                            int32_t* ids, float* logprobs) {
-  uint64_t before = ~uint64_t{0};
-  for (uint32_t k = 0; k < n; ++k) {
-    uint64_t best = 0;
-    for (uint32_t c = threadIdx.x; c < row.team.blocks * n; c += kTeamThreads) {
-      const uint64_t key = __ldcg(keys + c);
-      if (key < before && key > best) best = key;
-    }
-    before = best = block_max(best, row.team.shared.scratch);
-    if (threadIdx.x != 0) continue;
-    const uint32_t id = ~static_cast<uint32_t>(best);
-    ids[k] = best == 0 ? -1 : static_cast<int32_t>(id);
-    logprobs[k] = best == 0 ? 0.0f : swy_logprob(row.logits[id], highest, total);
   }
 }
 
@@ -186,113 +180,132 @@ __device__ void count(const Draws& d, const Draw& r, uint32_t token, uint32_t be
   }
 }
 
+// What becomes of a row.
+struct Drawn {
+  uint64_t key = 0;                // of the token
+  float logprob = 0, highest = 0;  // highest, total: of the model's own distribution
+  uint64_t total = 0;
+};
+
 // One thread calls this.
-__device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, int status, int32_t token,
-                     float logprob) {
+__device__ void tell(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, const Drawn& drawn) {
+  const int status = status_of(drawn.key);
   const bool ok = status == SWY_SAMPLE_OK;
+  const auto token = static_cast<int32_t>(id_of(drawn.key));
   const int32_t* stops = step_array<int32_t>(step, r.slot->stop_at);
   uint32_t stopped = 0;
+#pragma unroll 1
   for (uint32_t s = 0; ok && r.slot->stop_at != 0 && s < r.slot->stop_count; ++s) stopped |= stops[s] == token;
-  d.results[i] = swy_sample_result{ok ? token : -1, status, logprob, stopped};
+  d.results[i] = swy_sample_result{ok ? token : -1, status, drawn.logprob, stopped};
   d.tokens[r.slot->token_entry] = ok ? token : 0;
 }
 
-// What the kernels before have found of a token_only row; returns its status.
-__device__ int found_before(const Draws& d, uint32_t i, uint64_t* best, uint64_t* scratch) {
-  uint64_t most = 0;
-  int bad = 0;
-  for (uint32_t p = threadIdx.x; p < d.parts; p += kTeamThreads) {
-    const uint64_t at = uint64_t{i} * d.parts + p;
-    bad |= d.bad[at] != 0;
-    most = d.best[at] > most ? d.best[at] : most;
+// One block calls this: the most likely ids of the row, from those of its blocks; none if the row cannot be sampled.
+__device__ void tell_likely(const Draws& d, const TeamRow& row, uint32_t i, const Drawn& drawn) {
+  const uint64_t* keys = likely_of(d, i, row.team);
+  uint64_t before = status_of(drawn.key) == SWY_SAMPLE_OK ? ~uint64_t{0} : 0;
+#pragma unroll 1
+  for (uint32_t k = 0; k < d.top; ++k) {
+    uint64_t best = 0;
+#pragma unroll 1
+    for (uint32_t c = threadIdx.x; c < row.team.blocks * d.top; c += kTeamThreads) {
+      const uint64_t key = __ldcg(keys + c);
+      if (key < before && key > best) best = key;
+    }
+    before = best = block_max(best, row.team.shared.scratch);
+    if (threadIdx.x != 0) continue;
+    const float logit = best == 0 ? 0.0f : row.logits[id_of(best)];
+    d.top_ids[i * d.top + k] = best == 0 ? -1 : static_cast<int32_t>(id_of(best));
+    d.top_logprobs[i * d.top + k] = best == 0 ? 0.0f : swy_logprob(logit, drawn.highest, drawn.total);
   }
-  *best = block_max(most, scratch);
-  bad = __syncthreads_or(bad);
-  return bad ? SWY_SAMPLE_BAD_LOGIT : *best == 0 ? SWY_SAMPLE_NO_TOKEN : SWY_SAMPLE_OK;
+}
+
+// What the kernels before have found of a token_only row: the largest order key.
+__device__ uint64_t found_before(const Draws& d, uint32_t i, uint64_t* scratch) {
+  uint64_t most = 0;
+#pragma unroll 1
+  for (uint32_t p = threadIdx.x; p < d.parts; p += kTeamThreads) {
+    const uint64_t at = uint64_t{i} * d.parts + p, key = d.bad[at] != 0 ? kBadRow : d.best[at];
+    most = key > most ? key : most;
+  }
+  return block_max(most, scratch);
 }
 
 // One block calls this: a row whose largest key was found before.
 __device__ void finish_simple(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, uint64_t* scratch) {
-  uint64_t best = 0;
-  const int status = found_before(d, i, &best, scratch);
-  const uint32_t token = id_of(best);
-  if (threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(token), 0.0f);
-  if (status == SWY_SAMPLE_OK) count(d, r, token, 0, d.vocab);
-}
-
-__device__ TeamRow team_row(const Draws& d, const Draw& r, uint32_t i, Team& team) {
-  return {team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab, d.team_parts + uint64_t{i} * team.blocks};
+  const Drawn drawn{.key = found_before(d, i, scratch)};
+  if (threadIdx.x == 0) tell(d, step, r, i, drawn);
+  if (status_of(drawn.key) == SWY_SAMPLE_OK) count(d, r, id_of(drawn.key), 0, d.vocab);
 }
 
 // A truncated row of which only the token is wanted. False: it needs thresholds.
-__device__ bool finish_truncated(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team,
-                                 Stamps& stamps) {
-  uint64_t best = 0;
-  const uint64_t first = uint64_t{i} * d.parts, exchange = blockIdx.y * 2 * uint64_t{team.blocks};
-  const int status = found_before(d, i, &best, team.shared.scratch);
-  if (status != SWY_SAMPLE_OK) {
-    if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, -1, 0.0f);
-    return true;
-  }
-  const RowPlace place{d.logits + uint64_t{r.slot->logit_row} * d.vocab,
-                       d.vocab,
-                       d.parts,
-                       d.best + first,
-                       d.sought + exchange,
-                       d.listed + exchange * kListed};
-  const uint64_t drawn = TruncatedRow(place, team, r, swy_scale(r.p, value_in(best)), stamps).draw();
-  if (drawn == 0) return false;
-  if (team.rank == 0 && threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(id_of(drawn)), 0.0f);
-  count(d, r, id_of(drawn), team.begin, team.end);
-  return true;
+__device__ bool draw_truncated(const Draws& d, const Draw& r, uint32_t i, Team& team, Stamps& stamps, Drawn* drawn) {
+  drawn->key = found_before(d, i, team.shared.scratch);
+  if (status_of(drawn->key) != SWY_SAMPLE_OK) return true;
+  drawn->key = TruncatedRow(d, i, team, r, swy_scale(r.p, value_in(drawn->key)), stamps).draw();
+  return drawn->key != 0;
 }
 
-__device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team) {
-  const TeamRow row = team_row(d, r, i, team);
+// Any row. Each block also finds its most likely ids, if they are wanted.
+__device__ void draw_any(const Draws& d, const TeamRow& row, uint32_t i, Drawn* drawn) {
+  const Draw& r = row.r;
+  Team& team = row.team;
   uint32_t top = 0, highest_key = 0;
-  const int status = survey(row, &top, &highest_key);
-  if (status != SWY_SAMPLE_OK) {
-    if (team.rank != 0) return;
-    if (threadIdx.x == 0) tell(d, step, r, i, status, -1, 0.0f);
-    for (uint32_t k = threadIdx.x; k < d.top; k += kTeamThreads) {
-      d.top_ids[i * d.top + k] = -1;
-      d.top_logprobs[i * d.top + k] = 0;
-    }
-    return;
-  }
+  drawn->key = survey(row, &top, &highest_key);
+  if (status_of(drawn->key) != SWY_SAMPLE_OK) return;
   const bool wants = (r.p->flags & SWY_SAMPLE_LOGPROB) != 0;
-  const float highest = float_of_key(highest_key);
-  uint64_t* likely = d.likely + uint64_t{i} * team.blocks * d.top;
+  drawn->highest = float_of_key(highest_key);
   Kept kept;
   if (r.truncated) kept = truncate(row, float_of_key(top));
-  own_likely(row, d.top, likely + team.rank * d.top);
-  uint64_t total = 0;
-  const uint64_t best = draw(row, kept, wants || d.top != 0, highest, &total);
-  const uint32_t token = ~static_cast<uint32_t>(best);
-  count(d, r, token, team.begin, team.end);
-  if (team.rank != 0) return;
-  const float logprob = wants ? swy_logprob(row.logits[token], highest, total) : 0.0f;
-  if (threadIdx.x == 0) tell(d, step, r, i, status, static_cast<int32_t>(token), logprob);
-  most_likely(row, likely, highest, total, d.top, d.top_ids + i * d.top, d.top_logprobs + i * d.top);
+  own_likely(row, d.top, likely_of(d, i, team) + team.rank * d.top);
+  drawn->key = draw(row, kept, wants || d.top != 0, drawn->highest, &drawn->total);
+  if (wants) drawn->logprob = swy_logprob(row.logits[id_of(drawn->key)], drawn->highest, drawn->total);
 }
 
+// A row that a whole team draws.
+__device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, uint32_t i, Team& team,
+                           Stamps& stamps) {
+  const TeamRow row{team, r, d.logits + uint64_t{r.slot->logit_row} * d.vocab,
+                    d.team_parts + uint64_t{i} * team.blocks};
+  Drawn drawn;
+  if (!r.token_only || !draw_truncated(d, r, i, team, stamps, &drawn)) draw_any(d, row, i, &drawn);
+  if (status_of(drawn.key) == SWY_SAMPLE_OK) count(d, r, id_of(drawn.key), team.begin(), team.end());
+  if (team.rank != 0) return;
+  if (threadIdx.x == 0) tell(d, step, r, i, drawn);
+  tell_likely(d, row, i, drawn);
+}
+
+// Rows that their largest key decides are divided among all blocks. This comes first, and little of it lies behind the
+// wait: in most steps all rows are of this kind, and the step's end waits for them.
 __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ TeamShared shared;
   Stamps stamps(kStampFinish);
   stamps.take_place();
-  const uint32_t samples = step->sample_rows;
-  const Draw first = blockIdx.y < samples ? draw_of(d, step, blockIdx.y) : Draw{};
+  const uint32_t samples = step->sample_rows, own = blockIdx.y + blockIdx.x * gridDim.y;
+  Draw r = own < samples ? draw_of(d, step, own) : Draw{};
+  bool others = false;  // rows that this block's team draws
+#pragma unroll 1
+  for (uint32_t i = blockIdx.y + threadIdx.x % 32 * gridDim.y; i < samples; i += 32 * gridDim.y) {
+    others |= !draw_of(d, step, i).simple;
+  }
+  others = __any_sync(kAll, others);
   depend();
   stamps.note(kWaited);
   release_next();
+#pragma unroll 1
+  for (uint32_t i = own; i < samples;) {
+    if (r.simple) finish_simple(d, step, r, i, shared.scratch);
+    i += gridDim.x * gridDim.y;
+    if (i < samples) r = draw_of(d, step, i);
+  }
+  if (!others) return;
   Team team(d, shared);
+#pragma unroll 1
   for (uint32_t i = blockIdx.y; i < samples; i += gridDim.y) {
-    const Draw r = i == blockIdx.y ? first : draw_of(d, step, i);
-    if (!r.simple) {
-      if (!r.token_only || !finish_truncated(d, step, r, i, team, stamps)) finish_row(d, step, r, i, team);
-    } else if (i / gridDim.y % gridDim.x == blockIdx.x) {
-      finish_simple(d, step, r, i, shared.scratch);
-    }
+    __syncthreads();
+    if (threadIdx.x == 0) shared.draw = draw_of(d, step, i);
+    __syncthreads();
+    if (!shared.draw.simple) finish_row(d, step, shared.draw, i, team, stamps);
   }
 }
 
@@ -342,8 +355,10 @@ Draws laid_out(const swy_device& device, const swy_op& op, uint32_t parts, Arena
   d.histograms = arena.take<uint64_t>(uint64_t{d.teams} * 3 * kDigits);
   d.team_parts = arena.take<TeamPart>(rows * d.team_blocks);
   d.likely = arena.take<uint64_t>(rows * d.team_blocks * d.top);
-  d.sought = arena.take<Sought>(uint64_t{d.teams} * 2 * d.team_blocks);
-  d.listed = arena.take<uint64_t>(uint64_t{d.teams} * 2 * d.team_blocks * kListed);
+  if (d.top == 0) {  // else no row is one of which only the token is wanted
+    d.sought = arena.take<Sought>(uint64_t{d.teams} * 2 * d.team_blocks);
+    d.listed = arena.take<uint64_t>(uint64_t{d.teams} * 2 * d.team_blocks * kListed);
+  }
   return d;
 }
 
@@ -357,6 +372,7 @@ Draws draws_of(const Recording& r, uint32_t vocab, uint32_t parts, Arena& arena)
   d.tokens = r.list.tokens;
   d.results = r.operands.output<swy_sample_result>("result");
   d.vocab = vocab;
+  d.block_ids = ceil_div(ceil_div(vocab, 32), d.team_blocks) * 32;
   if (swy::has(r.op, "likely_ids")) {
     d.top_ids = r.operands.output<int32_t>("likely_ids");
     d.top_logprobs = r.operands.output("likely_logprobs");

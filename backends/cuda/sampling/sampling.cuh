@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/device_code.cuh"
+#include "common/pin.cuh"
 #include "host/kernels.h"
 
 #pragma nv_diagnostic push
@@ -33,6 +34,7 @@ struct Draws {
   uint64_t* listed;      // [teams, 2, team_blocks, kListed]
   uint32_t* barriers;    // [teams]
   uint32_t vocab, top, parts, teams, team_blocks;
+  uint32_t block_ids;  // of the vocabulary, for each block of a team
 };
 
 // One sampling row.
@@ -100,15 +102,20 @@ __device__ inline float value_of(const Draw& r, uint32_t id, float logit) {
 }
 
 // The order key that the last step of the chain compares.
+__device__ inline uint64_t noisy_key(uint64_t seed, uint64_t position, uint32_t id, float z) {
+  return swy_order_key(swy_float_key(swy_add(z, swy_gumbel(seed, position, id))), id);
+}
 __device__ inline uint64_t final_key(const Draw& r, uint32_t id, float z) {
-  const float x = r.greedy ? z : swy_add(z, swy_gumbel(r.p->seed, r.slot->position, id));
-  return swy_order_key(swy_float_key(x), id);
+  return r.greedy ? swy_order_key(swy_float_key(z), id) : noisy_key(r.p->seed, r.slot->position, id, z);
 }
 
 // The inverse of swy_float_key.
 __device__ inline float float_of_key(uint32_t key) {
   return swy_bits_float((key & 0x80000000u) != 0 ? key ^ 0x80000000u : ~key);
 }
+// What an order key of a value consists of.
+__device__ inline uint32_t id_of(uint64_t order_key) { return ~static_cast<uint32_t>(order_key); }
+__device__ inline float value_in(uint64_t order_key) { return float_of_key(static_cast<uint32_t>(order_key >> 32)); }
 
 // Whether a row's largest logit decides, so that most logits need no closer look.
 __device__ inline bool largest_decides(const Draw& r) {
@@ -120,18 +127,48 @@ __device__ inline float bound_of(float x) {
   return fabsf(x) < 0x1p-100f ? -0x1p-100f : fminf(x, 0x1p100f);
 }
 
+// The largest over a warp; every lane gets it.
+__device__ inline uint64_t warp_largest(uint64_t x) {
+  const auto high = static_cast<uint32_t>(x >> 32), most = __reduce_max_sync(kAll, high);
+  const uint32_t low = __reduce_max_sync(kAll, high == most ? static_cast<uint32_t>(x) : 0u);
+  return uint64_t{most} << 32 | low;
+}
+
+// The running thread. Reductions compute from it where they write and read, in few instructions; else the compiler
+// keeps such values in registers over a whole kernel.
+__device__ inline uint32_t this_thread() {
+  uint32_t thread = threadIdx.x;
+  pin(thread);
+  return thread;
+}
+
 // The largest over a block; every thread gets it. `scratch`: 32 elements of shared memory.
 __device__ inline uint64_t block_max(uint64_t x, uint64_t* scratch) {
-#pragma unroll
-  for (int d = 16; d > 0; d /= 2) {
-    const uint64_t other = __shfl_xor_sync(kAll, x, d);
-    x = other > x ? other : x;
-  }
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  const uint32_t thread = this_thread(), lane = thread % 32;
+  x = warp_largest(x);
+  if (lane == 0) scratch[thread / 32] = x;
   __syncthreads();
-  for (uint32_t w = 0; w < blockDim.x / 32; ++w) x = scratch[w] > x ? scratch[w] : x;
+  x = warp_largest(lane < blockDim.x / 32 ? scratch[lane] : 0);
   __syncthreads();
   return x;
+}
+
+// Takes the most promising of some ids, the first whose bound is `top`, the largest of them. Returns its place, with
+// `top` the largest of the others. A bound of -inf stands for no id.
+template <uint32_t kCount>
+__device__ inline uint32_t take_top(float (&bounds)[kCount], float& top) {
+  uint32_t at = kCount;
+  float next = -INFINITY;
+#pragma unroll
+  for (uint32_t k = 0; k < kCount; ++k) {
+    if (at == kCount && bounds[k] == top) {
+      bounds[k] = -INFINITY, at = k;
+    } else {
+      next = fmaxf(next, bounds[k]);
+    }
+  }
+  top = next;
+  return at;
 }
 
 // At least the noise that 64 random bits become, without a logarithm, from the upper 32 of them as a fraction u.
@@ -182,7 +219,7 @@ struct Best {
   // Ids whose LogitBound is less have smaller keys. Nothing is said about values below -2^39, which may come from
   // logits that the clamp raised: by scaling, its -2^100 becomes -2^40 or less.
   __device__ float bound() const {
-    const float x = float_of_key(static_cast<uint32_t>(key >> 32));
+    const float x = value_in(key);
     return key == 0 || x < -0x1p39f ? -FLT_MAX : bound_of(x);
   }
   // The whole block calls this: writes the result of all threads to d.best and d.bad. `scratch`: that of block_max.

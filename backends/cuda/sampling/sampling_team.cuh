@@ -41,6 +41,7 @@ struct TeamShared {
       uint64_t gathered[kGathered], noisy[kGathered], weights[kMostBest];
     };
   };
+  Draw draw;  // the row of sample.cu: what many loops read now and then would take too many registers
   uint64_t scratch[32];
   uint64_t rest, all;
   unsigned long long found;
@@ -48,14 +49,26 @@ struct TeamShared {
 };
 
 __device__ inline uint64_t block_total(uint64_t x, uint64_t* scratch) {
+  constexpr uint32_t kWarps = kTeamThreads / 32;
+  const uint32_t thread = this_thread();
 #pragma unroll
-  for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  for (uint32_t d = 16; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
+  if (thread % 32 == 0) scratch[thread / 32] = x;
   __syncthreads();
-  x = 0;
-  for (uint32_t w = 0; w < kTeamThreads / 32; ++w) x += scratch[w];
+  x = scratch[thread % kWarps];
+#pragma unroll
+  for (uint32_t d = kWarps / 2; d > 0; d /= 2) x += __shfl_xor_sync(kAll, x, d);
   __syncthreads();
   return x;
+}
+
+// Moves each element one place to the front, and x to the last one. A loop that is not unrolled can so have its
+// elements in registers: it reads the first.
+template <class T, uint32_t kCount>
+__device__ inline void rotate(T (&of)[kCount], T x) {
+#pragma unroll
+  for (uint32_t k = 0; k + 1 < kCount; ++k) of[k] = of[k + 1];
+  of[kCount - 1] = x;
 }
 
 // A block's position in its team: blockIdx.x of the team blockIdx.y.
@@ -63,28 +76,23 @@ class Team {
  public:
   TeamShared& shared;
   const uint32_t blocks, rank;
-  uint32_t begin, end;  // this block's ids
 
-  __device__ Team(const Draws& d, TeamShared& s)
-      : shared(s),
-        blocks(gridDim.x),
-        rank(blockIdx.x),
-        came_(d.barriers + blockIdx.y),
-        histograms_(d.histograms + uint64_t{blockIdx.y} * 3 * kDigits) {
-    const uint32_t words = (d.vocab + 31) / 32, run = (words + blocks - 1) / blocks * 32;
-    begin = min(d.vocab, run * rank);
-    end = min(d.vocab, begin + run);
-    wipe(0);
-  }
+  // Little of a team is in registers: what can be computed from d, which is a kernel's parameter, is.
+  __device__ Team(const Draws& draws, TeamShared& s) : shared(s), blocks(gridDim.x), rank(blockIdx.x), d_(draws) {}
+
+  // This block's ids.
+  __device__ uint32_t begin() const { return min(d_.vocab, d_.block_ids * rank); }
+  __device__ uint32_t end() const { return min(d_.vocab, d_.block_ids * (rank + 1)); }
 
   // Waits for the whole team. Earlier writes of its blocks can be read afterwards.
   __device__ void barrier() const {
     __syncthreads();
     if (threadIdx.x == 0) {
-      const volatile uint32_t* came = came_;
+      uint32_t* came = d_.barriers + blockIdx.y;  // how often blocks have come; their number is a power of two
+      const volatile uint32_t* seen = came;
       __threadfence();
-      const uint32_t all = (atomicAdd(came_, 1u) | (blocks - 1)) + 1;
-      while (*came - all >= 1u << 31) {
+      const uint32_t all = (atomicAdd(came, 1u) | (blocks - 1)) + 1;
+      while (*seen - all >= 1u << 31) {
       }
       __threadfence();
     }
@@ -96,23 +104,34 @@ class Team {
   __device__ uint32_t side() const { return side_; }
   __device__ void change_sides() { side_ ^= 1; }
 
-  // Calls body(id, logit) for the ids of this thread. Loads are issued before the bodies run.
+  // Calls body(id, logit) for the ids of this thread. Loads are issued before the bodies run; the code of a body, which
+  // may be long, is there once.
   template <class Body>
   __device__ void for_each(const float* logits, Body body) const {
     constexpr uint32_t kAhead = 4;
-    for (uint32_t first = begin + threadIdx.x; first < end; first += kAhead * kTeamThreads) {
+    const uint32_t end = this->end();
+#pragma unroll 1
+    for (uint32_t id = begin() + threadIdx.x; id < end;) {
       float x[kAhead];
 #pragma unroll
-      for (uint32_t j = 0; j < kAhead; ++j)
-        x[j] = first + j * kTeamThreads < end ? logits[first + j * kTeamThreads] : 0;
-#pragma unroll
-      for (uint32_t j = 0; j < kAhead; ++j) {
-        if (first + j * kTeamThreads < end) body(first + j * kTeamThreads, x[j]);
+      for (uint32_t j = 0; j < kAhead; ++j) x[j] = id + j * kTeamThreads < end ? logits[id + j * kTeamThreads] : 0;
+#pragma unroll 1
+      for (uint32_t j = 0; j < kAhead && id < end; ++j, id += kTeamThreads) {
+        body(id, x[0]);
+        rotate(x, 0.0f);
       }
     }
   }
 
-  // ---- one histogram: clear, add, publish, find
+  // ---- one histogram: wipe, clear, add, publish, find
+
+  // Before a row's first histogram, with a barrier of the team between: the sums that it will be added to are zero.
+  __device__ void wipe() const {
+#pragma unroll 1
+    for (uint32_t i = rank * kTeamThreads + threadIdx.x; i < kDigits; i += blocks * kTeamThreads) {
+      histogram(turn_)[i] = 0;
+    }
+  }
 
   __device__ void clear() const {
     for (uint32_t i = threadIdx.x; i < kDigits; i += kTeamThreads) shared.low[i] = shared.high[i] = 0;
@@ -121,23 +140,27 @@ class Team {
   __device__ void add(uint32_t digit, uint32_t amount) const {
     if (atomicAdd(shared.low + digit, amount) > ~amount) atomicAdd(shared.high + digit, 1u);
   }
+  // This block's measure of a digit; of digit 0 only once the histogram is published.
+  __device__ uint64_t own(uint32_t digit) const { return uint64_t{shared.high[digit]} << 32 | shared.low[digit]; }
   // `zeros`: this thread's measure of digit 0, which most ids may have.
   __device__ void publish(uint64_t zeros) {
-    uint64_t* sums = histograms_ + turn_ * kDigits;
+    uint64_t* sums = histogram(turn_);
     const uint64_t all_zeros = block_total(zeros, shared.scratch);
+#pragma unroll 1
     for (uint32_t i = threadIdx.x; i < kDigits; i += kTeamThreads) {
-      const uint64_t sum = (uint64_t{shared.high[i]} << 32 | shared.low[i]) + (i == 0 ? all_zeros : 0);
+      const uint64_t sum = own(i) + (i == 0 ? all_zeros : 0);
+      if (i == 0) shared.low[0] = static_cast<uint32_t>(sum), shared.high[0] = static_cast<uint32_t>(sum >> 32);
       if (sum != 0) atomicAdd(reinterpret_cast<unsigned long long*>(sums + i), static_cast<unsigned long long>(sum));
     }
     turn_ = (turn_ + 1) % 3;
-    wipe(turn_);  // all blocks have read it, a barrier ago
+    wipe();  // all blocks have read it, a barrier ago
     barrier();
   }
   // Finds the digit at which the sum, from the highest digit down, reaches need_of(sum of all). False if it is never
   // reached. For every thread: shared.digit, .all (the measure of that digit) and .rest (how much of it is needed).
   template <class Need>
   __device__ bool find(Need need_of) const {
-    const uint64_t* sums = histograms_ + (turn_ + 2) % 3 * kDigits;
+    const uint64_t* sums = histogram((turn_ + 2) % 3);
     const uint32_t highest = kDigits - 1 - threadIdx.x * kDigitsPerThread, lane = threadIdx.x % 32;
     uint64_t measure[kDigitsPerThread], own = 0, total = 0;
     for (uint32_t j = 0; j < kDigitsPerThread; ++j) own += measure[j] = __ldcg(sums + highest - j);
@@ -150,6 +173,7 @@ class Team {
     if (lane == 31) shared.scratch[threadIdx.x / 32] = before;
     __syncthreads();
     before -= own;
+#pragma unroll 1
     for (uint32_t w = 0; w < kTeamThreads / 32; ++w) {
       if (w < threadIdx.x / 32) before += shared.scratch[w];
       total += shared.scratch[w];
@@ -168,14 +192,10 @@ class Team {
   }
 
  private:
-  __device__ void wipe(uint32_t turn) const {
-    for (uint32_t i = rank * kTeamThreads + threadIdx.x; i < kDigits; i += blocks * kTeamThreads) {
-      histograms_[turn * kDigits + i] = 0;
-    }
-  }
+  // The team has three: one is added to, one read, one wiped.
+  __device__ uint64_t* histogram(uint32_t i) const { return d_.histograms + (uint64_t{blockIdx.y} * 3 + i) * kDigits; }
 
-  uint32_t* came_;        // how often blocks have come to barriers; their number is a power of two
-  uint64_t* histograms_;  // [3, kDigits]: one is added to, one read, one wiped
+  const Draws& d_;
   uint32_t turn_ = 0, side_ = 0;
 };
 
@@ -199,10 +219,11 @@ struct TeamRow {
     });
   }
 
-  // The shortest prefix whose measure (the sum of ranks, or the number of ids) reaches need_of(measure of all); its
-  // last rank is cut. rank_of(id, z, &rank) tells whether an id takes part. False if all of them measure less.
-  template <bool kByRank, class Need, class Rank>
-  __device__ bool cut(Need need_of, Rank rank_of, Cut* out) const {
+  // The shortest prefix whose measure reaches need_of(measure of all); its last rank is cut. The measure is the sum of
+  // ranks with `by_rank`, else the number of ids. rank_of(id, z, &rank) tells whether an id takes part. False if all of
+  // them measure less.
+  template <class Need, class Rank>
+  __device__ bool cut(bool by_rank, Need need_of, Rank rank_of, Cut* out) const {
     uint32_t prefix = 0;
     uint64_t need = 0;
 #pragma unroll 1
@@ -214,7 +235,7 @@ struct TeamRow {
       for_each_live([&](uint32_t id, float z) {
         uint32_t rank = 0;
         if (!rank_of(id, z, &rank) || (rank & known) != prefix) return;
-        const uint32_t digit = (rank >> shift) & (digits - 1), amount = kByRank ? rank : 1;
+        const uint32_t digit = (rank >> shift) & (digits - 1), amount = by_rank ? rank : 1;
         if (digit == 0) {
           zeros += amount;
         } else {
@@ -226,38 +247,39 @@ struct TeamRow {
       prefix |= team.shared.digit << shift;
       need = team.shared.rest;
     }
-    const uint64_t each = kByRank ? prefix : 1, ties = (need + each - 1) / each;
+    const uint64_t each = by_rank ? prefix : 1, ties = (need + each - 1) / each;
     out->rank = prefix;
-    if (ties < team.shared.all / each) out->id = last_tie(ties, prefix, rank_of, kByRank ? 1 : 0);
+    if (ties < team.shared.all / each) {
+      out->id = last_tie(ties, team.own(team.shared.digit) / each, prefix, rank_of, by_rank ? 1 : 0);
+    }
     return true;
   }
 
  private:
-  // Of the ids with rank `last`, the ties-th of the whole row, if it is in this block.
+  // Of the ids with rank `last`, of which this block has `own`, the ties-th of the whole row, if it is in this block.
   template <class Rank>
-  __device__ uint32_t last_tie(uint64_t ties, uint32_t last, Rank rank_of, uint32_t which) const {
+  __device__ uint32_t last_tie(uint64_t ties, uint64_t own, uint32_t last, Rank rank_of, uint32_t which) const {
     const auto tied = [&](uint32_t id, float z) {
       uint32_t rank = 0;
       return rank_of(id, z, &rank) && rank == last;
     };
-    uint64_t own = 0;
-    for_each_live([&](uint32_t id, float z) { own += tied(id, z) ? 1 : 0; });
-    own = block_total(own, team.shared.scratch);
     if (threadIdx.x == 0) parts[team.rank].ties[which] = own;
     team.barrier();
     const uint64_t theirs = threadIdx.x < team.rank ? __ldcg(&parts[threadIdx.x].ties[which]) : 0;
     const uint64_t before = block_total(theirs, team.shared.scratch);
     if (before + own <= ties) return 0xffffffffu;
-    return before >= ties ? team.begin - 1 : nth_tie(static_cast<uint32_t>(ties - before), tied);
+    return before >= ties ? team.begin() - 1 : nth_tie(static_cast<uint32_t>(ties - before), tied);
   }
 
   // The n-th of this block's ids that `tied` accepts; there are at least n.
   template <class Tied>
   __device__ uint32_t nth_tie(uint32_t n, Tied tied) const {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (uint32_t first = team.begin; first < team.end; first += kTeamThreads) {
+    const uint32_t end = team.end();
+#pragma unroll 1
+    for (uint32_t first = team.begin(); first < end; first += kTeamThreads) {
       const uint32_t id = first + threadIdx.x;
-      const bool is = id < team.end && is_live(r, id, logits[id]) && tied(id, value_of(r, id, logits[id]));
+      const bool is = id < end && is_live(r, id, logits[id]) && tied(id, value_of(r, id, logits[id]));
       const auto here = static_cast<uint32_t>(__syncthreads_count(is));
       if (here < n) {
         n -= here;
@@ -267,6 +289,7 @@ struct TeamRow {
       if (lane == 0) team.shared.scratch[warp] = __popc(among);
       __syncthreads();
       uint64_t place = __popc(among & ((2u << lane) - 1));
+#pragma unroll 1
       for (uint32_t w = 0; w < warp; ++w) place += team.shared.scratch[w];
       if (is && place == n) team.shared.id = id;
       __syncthreads();

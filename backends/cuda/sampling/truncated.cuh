@@ -15,30 +15,12 @@
 
 namespace gpu {
 
-// Where a truncated row is drawn from, and what its blocks write for each other: two of each, used in turn.
-struct RowPlace {
-  const float* logits;
-  uint32_t vocab, parts;
-  const uint64_t* best;  // [parts]: what the kernels before have found
-  Sought* sought;        // [2, blocks]
-  uint64_t* listed;      // [2, blocks, kListed]
-};
-
-__device__ inline uint32_t id_of(uint64_t order_key) { return ~static_cast<uint32_t>(order_key); }
-__device__ inline float value_in(uint64_t order_key) { return float_of_key(static_cast<uint32_t>(order_key >> 32)); }
-
-// The largest over a warp.
-__device__ inline uint64_t warp_largest(uint64_t x) {
-  const auto high = static_cast<uint32_t>(x >> 32), most = __reduce_max_sync(kAll, high);
-  const uint32_t low = __reduce_max_sync(kAll, high == most ? static_cast<uint32_t>(x) : 0u);
-  return uint64_t{most} << 32 | low;
-}
-
 // A truncated row as one block of its team sees it.
 class TruncatedRow {
  public:
-  __device__ TruncatedRow(const RowPlace& place, Team& team, const Draw& r, float top, Stamps& stamps)
-      : place_(place), team_(team), r_(r), top_(top), stamps_(stamps) {}
+  // Row i, whose highest value is `top`.
+  __device__ TruncatedRow(const Draws& d, uint32_t i, Team& team, const Draw& r, float top, Stamps& stamps)
+      : d_(d), i_(i), team_(team), r_(r), top_(top), stamps_(stamps) {}
 
   // The order key of the id that is drawn. 0: there are too many candidates.
   __device__ uint64_t draw() { return r_.p->top_k > 0 ? of_best() : by_weight(); }
@@ -46,8 +28,10 @@ class TruncatedRow {
  private:
   static constexpr uint32_t kAhead = kValuesAhead;
 
-  __device__ Sought* sought() const { return place_.sought + team_.side() * team_.blocks; }
-  __device__ uint64_t* listed() const { return place_.listed + team_.side() * team_.blocks * kListed; }
+  // What the team's blocks write for each other: [blocks], and [blocks, kListed].
+  __device__ uint32_t exchange() const { return (2 * blockIdx.y + team_.side()) * team_.blocks; }
+  __device__ Sought* sought() const { return d_.sought + exchange(); }
+  __device__ uint64_t* listed() const { return d_.listed + uint64_t{exchange()} * kListed; }
 
   // Whole warps call body(id, apart, z) with the values of the ids id + k * apart; -inf where an id is not live. The
   // blocks' ids alternate, since the best ids of a row are often neighbours.
@@ -55,32 +39,32 @@ class TruncatedRow {
   __device__ void for_each_value(Body body) const {
     const uint32_t apart = team_.blocks * kTeamThreads, lane = threadIdx.x % 32;
     const float inv = r_.p->inv_temperature;
+    const bool adjusted = r_.counts != nullptr || r_.mask != nullptr || r_.slot->bias_count != 0;
+    const float* logits = d_.logits + uint64_t{r_.slot->logit_row} * d_.vocab;
     uint32_t first = team_.rank * kTeamThreads + threadIdx.x;
     float z[kAhead], next[kAhead];
     const auto load = [&](float(&to)[kAhead], uint32_t from) {
 #pragma unroll
       for (uint32_t k = 0; k < kAhead; ++k) {
-        to[k] = from + k * apart < place_.vocab ? place_.logits[from + k * apart] : -INFINITY;
+        to[k] = from + k * apart < d_.vocab ? logits[from + k * apart] : -INFINITY;
       }
     };
     load(next, first);
 #pragma unroll 1
-    for (; first - lane < place_.vocab; first += kAhead * apart) {
+    for (; first - lane < d_.vocab; first += kAhead * apart) {
 #pragma unroll
       for (uint32_t k = 0; k < kAhead; ++k) z[k] = next[k];
       load(next, first + kAhead * apart);
-      uint32_t words[kAhead] = {};
-      if (r_.counts != nullptr) {
+      if (adjusted) {
+        uint32_t words[kAhead] = {};
 #pragma unroll
         for (uint32_t k = 0; k < kAhead; ++k) {
-          if (first + k * apart < place_.vocab) words[k] = r_.counts[first + k * apart];
+          if (r_.counts != nullptr && first + k * apart < d_.vocab) words[k] = r_.counts[first + k * apart];
         }
-      }
-      if (r_.counts != nullptr || r_.mask != nullptr || r_.slot->bias_count != 0) {
-#pragma unroll
-        for (uint32_t k = 0; k < kAhead; ++k) {
-          const uint32_t id = first + k * apart;
-          z[k] = id < place_.vocab && is_live(r_, id, z[k]) ? value_of(r_, id, z[k], words[k]) : -INFINITY;
+#pragma unroll 1
+        for (uint32_t k = 0, id = first; k < kAhead; ++k, id += apart) {
+          const float x = id < d_.vocab && is_live(r_, id, z[0]) ? value_of(r_, id, z[0], words[0]) : -INFINITY;
+          rotate(z, x), rotate(words, 0u);
         }
       } else {
 #pragma unroll
@@ -138,19 +122,11 @@ class TruncatedRow {
         const bool may_win = !(top < (best == 0 ? -FLT_MAX : value_in(best)));
         if (!__any_sync(kAll, may_win)) break;
         if (may_win) {
-          uint32_t id = 0;
-          float value = 0, next = -INFINITY;
-          bool taken = false;
+          const uint32_t at = take_top(bounds, top);
+          float value = z[0];
 #pragma unroll
-          for (uint32_t k = 0; k < kAhead; ++k) {
-            if (!taken && bounds[k] == top) {
-              taken = true, bounds[k] = -INFINITY, id = first + k * apart, value = z[k];
-            } else {
-              next = fmaxf(next, bounds[k]);
-            }
-          }
-          top = next;
-          const uint64_t key = final_key(r_, id, value);
+          for (uint32_t k = 1; k < kAhead; ++k) value = at == k ? z[k] : value;
+          const uint64_t key = noisy_key(seed, position, first + at * apart, value);
           if (key > best) own.best = best = key, own.weight = weight_of(value);
         }
         best = warp_largest(best);
@@ -205,8 +181,8 @@ class TruncatedRow {
   // A value that at least k ids reach, or all.
   __device__ float bound_of_best() const {
     uint32_t key = 0, least = swy_float_key(-0x1p100f), above = swy_float_key(0x1p100f) + 1;
-    for (uint32_t p = threadIdx.x; p < place_.parts; p += kTeamThreads) {
-      key = max(key, static_cast<uint32_t>(place_.best[p] >> 32));
+    for (uint32_t p = threadIdx.x; p < d_.parts; p += kTeamThreads) {
+      key = max(key, static_cast<uint32_t>(d_.best[uint64_t{i_} * d_.parts + p] >> 32));
     }
     const auto k = static_cast<uint32_t>(r_.p->top_k);
     while (above - least > 1) {
@@ -260,15 +236,18 @@ class TruncatedRow {
     const uint32_t c = threadIdx.x % kGathered, k = static_cast<uint32_t>(r_.p->top_k);
     const uint64_t mine = c < n ? s.gathered[c] : 0;
     uint64_t weight = 0, key = 0;  // 0: not kept
-    if (c < n && threadIdx.x >= kGathered) s.noisy[c] = final_key(r_, id_of(mine), value_in(mine));
+    if (c < n && threadIdx.x >= kGathered)
+      s.noisy[c] = noisy_key(r_.p->seed, r_.slot->position, id_of(mine), value_in(mine));
     if (c < n && threadIdx.x < kGathered) {
       uint32_t better = 0;
+#pragma unroll 4
       for (uint32_t i = 0; i < n; ++i) better += s.gathered[i] > mine ? 1 : 0;
       if (better < k) s.weights[better] = weight = swy_order_key(weight_of(value_in(mine)), id_of(mine));
     }
     __syncthreads();
     if (weight != 0) {
       uint64_t total = 0, before = 0;
+#pragma unroll 4
       for (uint32_t i = 0; i < min(n, k); ++i) {
         const uint64_t other = s.weights[i];
         total += other >> 32;
@@ -282,7 +261,7 @@ class TruncatedRow {
 
   __device__ uint64_t of_best() {
     // With k near the number of parts no bound is reached by about k of them: too many ids would be listed.
-    const uint32_t k = static_cast<uint32_t>(r_.p->top_k), parts = min(place_.parts, kTeamThreads);
+    const uint32_t k = static_cast<uint32_t>(r_.p->top_k), parts = min(d_.parts, kTeamThreads);
     if (k > kMostBest || 4 * k > 3 * parts) return 0;
     const Sought* const sought = this->sought();
     const uint64_t* const listed = this->listed();
@@ -298,10 +277,11 @@ class TruncatedRow {
     return n == 0 ? 0 : choose(n);
   }
 
-  const RowPlace& place_;
+  const Draws& d_;
+  uint32_t i_;
   Team& team_;
   const Draw& r_;
-  float top_;  // the highest value
+  float top_;
   Stamps& stamps_;
 };
 
