@@ -41,7 +41,7 @@ struct TeamShared {
       uint64_t gathered[kGathered], noisy[kGathered], weights[kMostBest];
     };
   };
-  Draw draw;  // the row of sample.cu: what many loops read now and then would take too many registers
+  Draw draw;  // the row that sample.cu draws; in registers, its fields would leave too few to the loops over ids
   uint64_t scratch[32];
   uint64_t rest, all;
   unsigned long long found;
