@@ -267,10 +267,9 @@ Delta delta_of(const Recording& r) {
   d.dt_bias = r.operands.weight("dt_bias");
   d.norm = r.operands.weight("norm");
   d.conv_state = r.operands.state("conv_state");
-  d.rule_state = r.operands.state("delta_state");
   d.y = r.operands.output("y");
   take_shape(d, a);
-  d.states = RuleStates(d.rule_state, d.values(), d.key_dim, r.device().delta_i16);
+  d.states = RuleStates(r.operands.state("delta_state"), d.values(), d.key_dim, r.device().delta_i16);
   if (swy::has(r.op, "pending")) {
     d.pending = r.operands.state("pending");
     d.pending_rows = static_cast<uint32_t>(swy::tensor(r.op, "pending").dims[0]);

@@ -14,8 +14,7 @@ struct Delta {
   const float *qkv, *z, *b, *a;  // [rows, channels], [rows, values], [rows, value_heads] twice
   Weight conv, a_log, dt_bias, norm;
   float* conv_state;       // [slots, channels, kernel - 1]
-  float* rule_state;       // [slots, value_heads, value_dim, key_dim]
-  RuleStates states;       // the same, in their form
+  RuleStates states;       // of the rule
   float* y;                // [rows, values]
   float* mixed;            // [rows, channels]: after the convolution, q and k normalised
   const float* convolved;  // [rows, channels], of gated_delta.cu: after the convolution; may be `mixed`

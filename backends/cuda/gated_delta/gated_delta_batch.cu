@@ -3,13 +3,15 @@
 //
 // A block serves one value head of one sequence and holds its state in shared memory. The copy engine brings the state,
 // requested before the previous kernels have ended (only earlier steps write a slot), and takes the new state away. So
-// three blocks keep 192 KB per multiprocessor in transfer, whatever their threads do. A warp owns some columns from one
-// copy to the other. The blocks of a key head form a cluster: all have read the old inputs of the convolution before
-// one of them writes the new ones.
+// the blocks of a multiprocessor keep memory in transfer, whatever their threads do: 192 KB in fp32, 130 KB in 16 bits.
+// The blocks of a key head form a cluster: all have read the old inputs of the convolution before one of them writes
+// the new ones.
 //
 // Pending rows that stand are applied first, while the previous kernels run: only earlier steps write them, too. A row
 // that stays pending does not change the state in shared memory.
 #include "gated_delta_batch.h"
+
+#include <type_traits>
 
 #include "common/clusters.cuh"
 #include "common/pin.cuh"
@@ -18,7 +20,9 @@
 namespace gpu {
 namespace {
 
-constexpr uint32_t kThreads = 256, kBlocks = 3;  // of a multiprocessor
+constexpr uint32_t kThreads = 256;
+// Of a multiprocessor. In fp32 no more find room; with pending rows four would lack registers.
+constexpr uint32_t blocks_of(bool i16, bool pends) { return i16 && !pends ? 4 : 3; }
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
 // From this many sequences on it is faster than gated_delta.step.
 constexpr uint32_t kFewest = 4;
@@ -26,16 +30,17 @@ constexpr uint32_t kFewest = 4;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 constexpr uint32_t kWarps = kThreads / 32;
-constexpr uint32_t kPerThread = (3 * kMostDim + kThreads - 1) / kThreads;  // channels
 constexpr uint32_t kNone = 0xffffffffu;
 
 // A block's shared memory besides the state.
 struct Head {
-  float mixed[3 * kMostDim];  // q and k of the key head, v of the value head; after the convolution
+  // q and k of the key head, in the order of place_of_key, and v of the value head; after the convolution.
+  float mixed[3 * kMostDim];
+  float scales[kMostDim];  // of the state's columns
   float out[kMostDim];
   float squares[3][kWarps];  // of q, k and the output
   float2 gate;
-  uint64_t come[kWarps];  // each warp's columns
+  uint64_t come;
 };
 
 __device__ inline uint32_t cluster_number() {
@@ -81,8 +86,10 @@ struct Taps {
 };
 
 // The convolution of this thread's channels: of q and k, one after the other, then of v.
-template <uint32_t kDim>
+template <uint32_t kDim, bool kI16>
 struct Inputs {
+  static constexpr uint32_t kPerThread = (2 * kDim + kMostDim + kThreads - 1) / kThreads;  // channels
+
   uint32_t channel[kPerThread];     // of qkv; kNone: nothing to do
   float window[kPerThread][kTaps];  // the newest last
   Taps taps[kPerThread];
@@ -123,9 +130,10 @@ struct Inputs {
       const uint32_t j = i * kThreads + threadIdx.x;
       if (channel[i] == kNone) continue;
       const float4 tap = taps[i].get(d.conv);
-      const float u =
-          silu(fmaf(window[i][3], tap.w, fmaf(window[i][2], tap.z, fmaf(window[i][1], tap.y, window[i][0] * tap.x))));
-      m.mixed[j] = u;
+      const float sum =
+          fmaf(window[i][3], tap.w, fmaf(window[i][2], tap.z, fmaf(window[i][1], tap.y, window[i][0] * tap.x)));
+      const float u = quick_silu(sum);
+      m.mixed[j < 2 * kDim ? place_of_key<kI16, kDim / 32>(j) : j] = u;
       if (j < kDim) squares[0] = fmaf(u, u, squares[0]);
       if (j >= kDim && j < 2 * kDim) squares[1] = fmaf(u, u, squares[1]);
     }
@@ -149,14 +157,37 @@ struct Inputs {
   }
 };
 
-// One lane calls this. A new sequence has no old inputs to wait for.
-__device__ inline void ask_state(const Sequence& s, const float* from, float* to, uint32_t bytes, uint64_t& barrier) {
-  const uint32_t come = shared_at(&barrier);
-  barrier_init(come, 1);
-  publish_barriers();
-  barrier_expect(come, s.fresh ? 0 : bytes);
-  if (!s.fresh) copy_in(shared_at(to), from, bytes, come);
-}
+// The state of a head: `columns` columns, in the device's memory from column `first` of a slot on, and in shared
+// memory.
+template <bool kI16>
+struct HeadState {
+  const RuleStates& memory;
+  uint32_t first, columns;
+  char* elements;
+  float* scales;
+  uint32_t come;  // barrier: the state has arrived
+
+  __device__ uint32_t bytes() const { return columns * memory.key_dim * (kI16 ? 2 : 4); }
+  __device__ uint32_t scale_bytes() const { return kI16 ? columns * 4 : 0; }
+  // One thread calls ask() and write(). A new sequence has no old state to wait for.
+  __device__ void ask(const Sequence& s) const {
+    barrier_init(come, 1);
+    publish_barriers();
+    barrier_expect(come, s.fresh ? 0 : bytes() + scale_bytes());
+    if (s.fresh) return;
+    copy_in(shared_at(elements), memory.column<kI16>(s.read, first), bytes(), come);
+    if (kI16) copy_in(shared_at(scales), memory.scale(s.read, first), scale_bytes(), come);
+  }
+  __device__ void write(const Sequence& s) const {
+    copy_out(memory.column<kI16>(s.write, first), shared_at(elements), bytes());
+    if (kI16) copy_out(memory.scale(s.write, first), shared_at(scales), scale_bytes());
+  }
+  // All threads of the block call this.
+  __device__ void clear() const {
+    for (uint32_t i = threadIdx.x; i < bytes() / 16; i += kThreads) reinterpret_cast<uint4*>(elements)[i] = uint4{};
+    if (kI16 && threadIdx.x < columns) scales[threadIdx.x] = 0;
+  }
+};
 
 __device__ inline float over_lanes(float x) {  // of one column
 #pragma unroll
@@ -174,32 +205,83 @@ __device__ inline void take4(const float* from, float scale, float (&to)[4]) {
   to[0] = v.x * scale, to[1] = v.y * scale, to[2] = v.z * scale, to[3] = v.w * scale;
 }
 
-// Applies the rule to `columns` columns of the state [columns, 32 N]. A warp does four at a time: eight lanes per
-// column, each with N groups of four keys. `v` and `out`: of the first column. Returns this lane's share of the
-// output's squares. A row that stands has no output; without `changes` the state stays as it is.
-template <int N, bool kStands>
-__device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* states, const float* v, float* out,
-                      bool changes) {
-  const uint32_t lane = threadIdx.x % 32, part = lane % 8;
+// A lane's part of a column in shared memory: N groups of four keys, as first_key has them, in pieces of 16 bytes
+// (heads of 32 keys in 16 bits: 8).
+template <int N, bool kI16>
+struct Part {
+  using Piece = std::conditional_t<kI16 && N == 1, uint2, uint4>;
+  static constexpr int kWords = sizeof(Piece) / 4, kPieces = N * (kI16 ? 2 : 4) / kWords;
+  Piece* at;  // and every eighth one after it
+
+  __device__ Part(char* column, uint32_t part) : at(reinterpret_cast<Piece*>(column) + part) {}
+  __device__ void get(float (&state)[N][4], float scale) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const Piece piece = at[i * 8];
+      const auto* word = reinterpret_cast<const uint32_t*>(&piece);
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) {
+        const int e = (i * kWords + w) * (kI16 ? 2 : 1);
+        if constexpr (kI16) {
+          floats_of(word[w], scale, state[e / 4][e % 4], state[e / 4][e % 4 + 1]);
+        } else {
+          state[e / 4][e % 4] = __uint_as_float(word[w]);
+        }
+      }
+    }
+  }
+  // Stores the state times `times`.
+  __device__ void put(const float (&state)[N][4], float times) const {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      Piece piece;
+      auto* word = reinterpret_cast<uint32_t*>(&piece);
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) {
+        const int e = (i * kWords + w) * (kI16 ? 2 : 1);
+        if constexpr (kI16) {
+          word[w] = bits_of(state[e / 4][e % 4], state[e / 4][e % 4 + 1], times);
+        } else {
+          word[w] = __float_as_uint(state[e / 4][e % 4] * times);
+        }
+      }
+      at[i * 8] = piece;
+    }
+  }
+};
+
+// Applies the rule to this warp's columns of the state. It does four at a time: eight lanes per column, each with N
+// groups of four keys. `out`: of all columns. Returns this lane's share of the output's squares. A row that stands has
+// no output; without `changes` the state stays as it is.
+template <int N, bool kStands, bool kI16>
+__device__ float walk(const Delta& d, const Head& m, const HeadState<kI16>& head, float* out, bool changes) {
+  const uint32_t lane = threadIdx.x % 32, part = lane % 8, columns = head.columns / kWarps;
   const float scale_q = rsqrtf(over_warps(m.squares[0]) + d.l2_eps) * rsqrtf(32.0f * N);
   const float scale_k = rsqrtf(over_warps(m.squares[1]) + d.l2_eps);
-  const float2 gate = m.gate;
+  // exp(g) multiplies what is stored, and the output: new state = decay * (state + key * change). Where it is below
+  // 1e-20, nothing of the old state is left anyway.
+  const float beta = m.gate.x, decay = m.gate.y < 1e-20f ? 1e-20f : m.gate.y, inverse_decay = 1.0f / decay;
+  // In 16 bits the query is read again for each column, since registers for four blocks have no room for it.
+  const float* query_at = m.mixed + part * 4;
   float key[N][4], query[N][4], both = 0, squares = 0;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
-    if (!kStands) take4(m.mixed + n * 32 + part * 4, scale_q, query[n]);
     take4(m.mixed + (N + n) * 32 + part * 4, scale_k, key[n]);
+    if (!kStands) take4(query_at + n * 32, 1.0f, query[n]);
 #pragma unroll
     for (int j = 0; !kStands && j < 4; ++j) both = fmaf(query[n][j], key[n][j], both);
   }
   both = over_lanes(both);
-  barrier_wait(shared_at(&m.come[threadIdx.x / 32]), 0);
-  for (uint32_t column = lane / 8; column < columns; column += 4) {
-    float4* at = reinterpret_cast<float4*>(states + column * (32 * N)) + part;
+  barrier_wait(head.come, 0);
+  const uint32_t first = threadIdx.x / 32 * columns;
+#pragma unroll 1
+  for (uint32_t column = first + lane / 8; column < first + columns; column += 4) {
+    const Part<N, kI16> mine(head.elements + column * (32 * N * (kI16 ? 2 : 4)), part);
     float state[N][4], dot_k = 0, dot_q = 0;
+    mine.get(state, kI16 ? head.scales[column] : 0.0f);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      take4(reinterpret_cast<const float*>(at + n * 8), gate.y, state[n]);
+      if (!kStands && kI16) take4(query_at + n * 32, 1.0f, query[n]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         dot_k = fmaf(state[n][j], key[n][j], dot_k);
@@ -208,14 +290,23 @@ __device__ float walk(const Delta& d, const Head& m, uint32_t columns, float* st
     }
     dot_k = over_lanes(dot_k);
     if (!kStands) dot_q = over_lanes(dot_q);
-    const float delta = gate.x * (v[column] - dot_k);
-    const float o = fmaf(both, delta, dot_q);  // the new state times q
+    const float change = beta * fmaf(m.mixed[2 * 32 * N + column], inverse_decay, -dot_k);
+    if (changes) {
 #pragma unroll
-    for (int n = 0; changes && n < N; ++n) {
-      at[n * 8] = make_float4(fmaf(key[n][0], delta, state[n][0]), fmaf(key[n][1], delta, state[n][1]),
-                              fmaf(key[n][2], delta, state[n][2]), fmaf(key[n][3], delta, state[n][3]));
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) state[n][j] = fmaf(key[n][j], change, state[n][j]);
+      }
+      float times = decay;
+      if constexpr (kI16) {
+        const float scale = scale_of(largest_of(state) * decay);
+        times *= inverse_of(scale);
+        if (part == 0) head.scales[column] = scale;
+      }
+      mine.put(state, times);
     }
     if (!kStands && part == 0) {
+      const float o = decay * scale_q * fmaf(both, change, dot_q);  // the new state times q
       out[column] = o;
       squares = fmaf(o, o, squares);
     }
@@ -248,9 +339,10 @@ __device__ inline void put_output(const Delta& d, uint32_t row, uint32_t column,
 __device__ inline void put_head(const Delta& d, uint32_t row, uint32_t head, float v, float squares, float* out) {
   if (threadIdx.x < d.value_dim) out[threadIdx.x] = v;
   __syncthreads();
-  const uint32_t warp = threadIdx.x / 32, parts = head_parts(d.value_dim);
-  if (threadIdx.x < parts) {
-    d.squares[(uint64_t{row} * d.value_heads + head) * parts + threadIdx.x] = threadIdx.x == 0 ? squares : 0.0f;
+  constexpr uint32_t kParts = head_parts(kMostDim);  // of smaller heads, too
+  const uint32_t warp = threadIdx.x / 32;
+  if (threadIdx.x < kParts) {
+    d.squares[(uint64_t{row} * d.value_heads + head) * kParts + threadIdx.x] = threadIdx.x == 0 ? squares : 0.0f;
   }
   if (warp * kHalfGroup >= d.value_dim) return;
   const auto* from = reinterpret_cast<const float4*>(out + warp * kHalfGroup + threadIdx.x % 4 * 8);
@@ -261,41 +353,40 @@ __device__ inline void put_head(const Delta& d, uint32_t row, uint32_t head, flo
 
 #endif
 
-// blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows.
-template <int N, bool kPends>
-__global__ void __launch_bounds__(kThreads, kBlocks)
+// blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows. kI16: of the states.
+template <int N, bool kPends, bool kI16>
+__global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends))
     delta_batch(const __grid_constant__ Delta d, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) float states[];  // [value_dim, 32 N]
+  extern __shared__ __align__(128) char elements[];  // [value_dim, 32 N]
   __shared__ __align__(16) Head m;
   Stamps stamps(kStampDelta);
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t columns = d.value_dim / kWarps, first = warp * columns, bytes = columns * 32 * N * 4;  // of this warp
   const Run s = run_of<kPends>(step, blockIdx.y, decoding_sequence(step, blockIdx.y));
-  float* mine = states + first * (32 * N);
-  const uint64_t slot = uint64_t{d.values()} * (32 * N), at = (uint64_t{head} * d.value_dim + first) * (32 * N);
-  if (lane == 0 && s.active) ask_state(s, d.rule_state + s.read * slot + at, mine, bytes, m.come[warp]);
-  Inputs<32 * N> inputs(d, s, cluster_number(), head);
-  const uint32_t norm = threadIdx.x < d.value_dim ? plain_bits_at(d.norm, threadIdx.x) : 0;
-  const GateWeights gate_of = gate_weights(d, head);
+  const HeadState<kI16> state{d.states, head * d.value_dim, d.value_dim, elements, m.scales, shared_at(&m.come)};
+  if (threadIdx.x == 0 && s.active) state.ask(s);
+  Inputs<32 * N, kI16> inputs(d, s, cluster_number(), head);
+  const bool there = threadIdx.x < d.value_dim;
+  const uint32_t norm = there ? plain_bits_at(d.norm, threadIdx.x) : 0;
+  // Only the last warp, which has the fewest channels, computes the gates.
+  const bool gates_here = warp == kWarps - 1;
+  const GateWeights gate_of = gates_here ? gate_weights(d, head) : GateWeights{};
   release_next();
   stamps.note(kAsked);
   stamps.take_place();
-  const float* v = m.mixed + 2 * 32 * N + first;
   for (uint32_t r = 0; kPends && r < s.kept; ++r) {
     const float* row = d.pending_row(s.read, r);
     inputs.ask_row(row);
-    if (warp == kWarps - 1) m.gate = pending_gates(d, gate_of, row, head);
+    if (gates_here) m.gate = pending_gates(d, gate_of, row, head);
     inputs.mix(d, m);
     __syncthreads();
-    walk<N, true>(d, m, columns, mine, v, m.out + first, true);
+    walk<N, true>(d, m, state, m.out, true);
     __syncthreads();
     inputs.advance();
   }
   depend();
   stamps.note(kWaited);
   const uint32_t column = head * d.value_dim + threadIdx.x;
-  const bool there = threadIdx.x < d.value_dim;
   if (!s.active) {
     if (s.rows == 0) return;  // as do all blocks of the cluster
     if (d.squares != nullptr) {
@@ -305,12 +396,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     }
     return;
   }
-  if (s.fresh) {
-    for (uint32_t i = lane; i < columns * 8 * N; i += 32) reinterpret_cast<float4*>(mine)[i] = make_float4(0, 0, 0, 0);
-  }
+  // The row is requested before anything waits for what was requested earlier.
   const float z = there ? d.z[uint64_t{s.first} * d.values() + column] : 0.0f;
   inputs.ask_row(d.qkv + uint64_t{s.first} * d.channels());
-  if (warp == kWarps - 1) m.gate = gates(d, gate_of, s.first, head);
+  if (s.fresh) state.clear();
+  if (gates_here) m.gate = gates(d, gate_of, s.first, head);
   inputs.mix(d, m);
   stamps.note(kRead);
   // The old inputs have arrived: sums computed from them were stored.
@@ -323,16 +413,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     d.pending_row(s.write, 0)[d.channels() + threadIdx.x * d.value_heads + head] =
         from[uint64_t{s.first} * d.value_heads + head];
   }
-  const float squares = warp_sum(walk<N, false>(d, m, columns, mine, v, m.out + first, !s.pends));
+  const float squares = warp_sum(walk<N, false>(d, m, state, m.out, !s.pends));
   stores_visible_to_copies();
-  __syncwarp();
-  if (lane == 0) {
-    if (!s.pends || s.kept > 0 || s.moves()) copy_out(d.rule_state + s.write * slot + at, shared_at(mine), bytes);
-    m.squares[2][warp] = squares;
-  }
+  if (lane == 0) m.squares[2][warp] = squares;
   __syncthreads();
+  if (threadIdx.x == 0 && (!s.pends || s.kept > 0 || s.moves())) state.write(s);
   const float all = over_warps(m.squares[2]);
-  const float y = there ? m.out[threadIdx.x] * plain_of(d.norm, norm) * silu(z) : 0.0f;
+  const float y = there ? m.out[threadIdx.x] * plain_of(d.norm, norm) * quick_silu(z) : 0.0f;
   if (d.squares != nullptr) {
     put_head(d, s.first, head, y, all, m.out);
   } else {
@@ -340,7 +427,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     put_output(d, s.first, column, there, y * scale, m.squares[0]);
   }
   stamps.note(kMultiplied);
-  if (lane == 0) copies_out_read();  // shared memory stays until then
+  if (threadIdx.x == 0) copies_out_read();  // shared memory stays until then
 #endif
 }
 
@@ -348,10 +435,13 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
+  const bool i16 = d.states.i16;
   return launch_clusters(r.with(FastMemory::shared),
-                         d.pending != nullptr ? delta_batch<N, true> : delta_batch<N, false>,
+                         d.pending != nullptr ? i16 ? delta_batch<N, true, true> : delta_batch<N, true, false>
+                         : i16 ? delta_batch<N, false, true>
+                                              : delta_batch<N, false, false>,
                          cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
-                         sizeof(float) * d.value_dim * d.key_dim, d, r.list.step);
+                         d.value_dim * d.key_dim * (i16 ? sizeof(uint16_t) : sizeof(float)), d, r.list.step);
 }
 
 swy_status record(const Recording& r) { return record_delta_batch(r, delta_of(r)); }
@@ -374,8 +464,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
 
 // On top of gated_delta.step's estimate, which moves the same bytes.
 double cost(const swy_device& device, const swy_op& op, const swy_bucket& bucket) {
-  const auto& a = *static_cast<const swy_gated_delta_attrs*>(op.attrs);
-  const double bytes = row_bytes(op) + 8.0 * a.value_heads * a.key_dim * a.value_dim * bucket.seqs;
+  const double bytes = row_bytes(op) + state_bytes(device, op, bucket);
   return cost_of(device, bytes, 0) * (bucket.seqs < kFewest ? 1.1 : 0.9);
 }
 

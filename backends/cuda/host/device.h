@@ -44,7 +44,7 @@ struct swy_device {
   int processors = 0;  // streaming multiprocessors
   gpu::Features features;
   gpu::Rates rates;
-  bool kv_bf16 = true, kv_i8 = false, delta_i16 = false;  // the forms of states (swy::StateForms)
+  bool kv_bf16 = true, kv_i8 = false, delta_i16 = true;  // the forms of states (swy::StateForms)
   bool bytes = true;                                     // prompts by the kernels *.bytes
   bool pooled = false;                                   // the driver has pools of memory
   cudaStream_t stream = nullptr;

@@ -12,7 +12,7 @@ inline constexpr swy_option kBytes = {sizeof(swy_option), SWY_OPTION_BOOL, "byte
 inline constexpr swy_option kKvI8 = {sizeof(swy_option), SWY_OPTION_BOOL, "kv_i8", "0",
                                      "keep keys and values in 8 bits, with a scale per row of a head: half the memory "
                                      "of bf16, and a little less exact"};
-inline constexpr swy_option kDeltaI16 = {sizeof(swy_option), SWY_OPTION_BOOL, "delta_i16", "0",
+inline constexpr swy_option kDeltaI16 = {sizeof(swy_option), SWY_OPTION_BOOL, "delta_i16", "1",
                                          "keep the delta rule's states in 16 bits, with a scale per column (0: in "
                                          "fp32, twice the memory)"};
 inline constexpr swy_option kCard = {sizeof(swy_option), SWY_OPTION_STRING, "card", "auto",
