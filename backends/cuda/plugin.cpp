@@ -105,11 +105,11 @@ struct Cuda {
 
 std::vector<swy_kernel> make_kernels(const swy_device& device) {
   std::vector<swy_kernel> kernels = swy::kernel_table<Cuda>();
-  for (swy_kernel& k : kernels) {  // rounded states bound what a kernel's results can be
+  for (swy_kernel& k : kernels) {  // how exact results are depends on the states, too
     const bool attends = k.op == SWY_OP_ATTENTION || k.op == SWY_OP_ATTEND || k.op == SWY_OP_KV_APPEND;
     if (attends && device.kv_i8) k.activations = SWY_I8;
     const bool delta = k.op == SWY_OP_GATED_DELTA || k.op == SWY_OP_DELTA_RULE;
-    if (delta && device.delta_i16 && k.activations == SWY_F32) k.activations = SWY_BF16;
+    if (delta && device.delta_i16 && k.activations == SWY_F32) k.activations = SWY_F16;
   }
   return kernels;
 }

@@ -40,7 +40,7 @@ struct Windows {
 
 // The text in non-overlapping windows, the last partial one dropped; each predicts its tokens from the second on.
 // `each` is called with every window's logits f32 [size, vocab] and its score; returning false stops. Errors: usage,
-// when there is no whole window, or a step of the model takes fewer tokens than it should.
+// when there is no whole window, or `step` is more than the rows of the model's steps.
 Status score_windows(
     Model& model, std::span<const int32_t> ids, const Windows& windows,
     const std::function<bool(size_t index, size_t count, std::span<const float> logits, const WindowScore&)>& each);

@@ -10,6 +10,9 @@
 // (rms). The errors of a product's terms are independent, so that the sum has the same relative error as its terms;
 // with activations and dequantized weights both rounded, 1.6e-3, and some times that for a row whose terms cancel.
 //
+// fp16. Three bits of mantissa more than bf16, so an eighth of its budget. A kernel that computes in fp32 names it if
+// states that it keeps from step to step are that exact, or more.
+//
 // int8. One scale per block of activations, the largest value being 127: the step is largest / 127 and its error
 // step / sqrt(12) in rms. The largest of 32 to 128 normal values is 2 to 3 times their rms: 2.8 / (127 sqrt(12)) = 6e-3
 // of a product, 1 / 254 of the largest value at most per element. The experts quantize twice, and silu(gate) * up has
@@ -86,12 +89,19 @@ constexpr Entry kTable[] = {
     {SWY_OP_SIGMOID_SCALE_ADD, kElement, kElementBf16, kElementBf16},
 };
 
+Budget fp16_of(const Entry& e) {
+  return {std::max(e.fp32.worst, e.bf16.worst / 8), std::max(e.fp32.mean, e.bf16.mean / 8)};
+}
+
 }  // namespace
 
 Budget budget(swy_op_id op, swy_dtype encoding, swy_dtype activations, swy_dtype output) {
   const Entry* e = std::find_if(std::begin(kTable), std::end(kTable), [&](const Entry& x) { return x.op == op; });
   if (e == std::end(kTable)) return kExact;
-  Budget b = activations == SWY_I8 ? e->int8 : activations == SWY_BF16 ? e->bf16 : e->fp32;
+  Budget b = activations == SWY_I8     ? e->int8
+             : activations == SWY_BF16 ? e->bf16
+             : activations == SWY_F16  ? fp16_of(*e)
+                                       : e->fp32;
   if (encoding == SWY_I4A) b = {2 * b.worst, 2 * b.mean};
   if (output == SWY_BF16 && op != SWY_OP_CAST) {  // stored in bf16, whatever it was computed in
     b = {std::max(b.worst, kElementBf16.worst), std::max(b.mean, kElementBf16.mean)};

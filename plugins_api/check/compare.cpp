@@ -151,16 +151,6 @@ std::string compare_output(const Case& c, const Step& step, uint32_t index, cons
   return rows.report(what, far(c, budget(c.op, encoding_of(c), activations, got.dtype)));
 }
 
-// How far elements of a row may be off that a device keeps as integers with a scale: by half a step of 127, or of
-// 32,767 with a scale that is a power of two. Only kernels that say so read such states.
-double half_step(const State& s, uint64_t row, swy_dtype activations) {
-  const bool paged = s.desc.state == SWY_STATE_PAGED;
-  if (s.desc.dtype == SWY_I32 || activations == SWY_F32 || (paged && activations != SWY_I8)) return 0;
-  double largest = 0;
-  for (uint64_t i = row * s.row; i < (row + 1) * s.row; ++i) largest = std::fmax(largest, std::abs(s.content[i]));
-  return largest * (1 + 1e-4) / (paged ? 2 * 127 : 32767);
-}
-
 // Whether two values are equal after rounding to bf16, or by `step`, at worst.
 bool may_hold(double held, double given, double step) {
   return same_bits(held, given) || (std::isnan(held) && std::isnan(given)) ||
@@ -214,6 +204,15 @@ std::string compare_tokens(const Case& c, const Outcome& wanted, const Outcome& 
 }
 
 }  // namespace
+
+// A step is a share of 127, or of 32,767 with a scale that is a power of two.
+double half_step(const State& s, uint64_t row, swy_dtype activations) {
+  const bool paged = s.desc.state == SWY_STATE_PAGED;
+  if (s.desc.rank != 3 || activations == SWY_F32 || (paged && activations != SWY_I8)) return 0;
+  double largest = 0;
+  for (uint64_t i = row * s.row; i < (row + 1) * s.row; ++i) largest = std::fmax(largest, std::abs(s.content[i]));
+  return largest * (1 + 1e-4) / (paged ? 2 * 127 : 32767);
+}
 
 std::string compare(const Case& c, const Outcome& wanted, const Outcome& got, swy_dtype activations, Errors* errors) {
   for (uint32_t s = 0; s < c.steps.size(); ++s) {

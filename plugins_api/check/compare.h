@@ -16,6 +16,10 @@ struct Errors {
   }
 };
 
+// How far elements of a row of a state may be off that a device keeps as integers with a scale: half a step. Only for
+// kernels that declare rounded activations, and states of three dims.
+double half_step(const State& s, uint64_t row, swy_dtype activations);
+
 // The first difference, in one line; "" if there is none. Rows of inactive sequences are not compared. States that the
 // steps do not write must have `before`'s bits. `activations` as in budget().
 std::string compare(const Case& c, const Outcome& wanted, const Outcome& got, swy_dtype activations, Errors* errors);

@@ -47,7 +47,7 @@ json names(const Bit (&table)[N], uint32_t mask) {
 
 json types(uint32_t mask) {
   json out = json::array();
-  for (const swy_dtype d : {SWY_F32, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A, SWY_MXFP4}) {
+  for (const swy_dtype d : {SWY_F32, SWY_F16, SWY_BF16, SWY_I8, SWY_I4, SWY_I4A, SWY_MXFP4}) {
     const std::string name = encoding_name(d, 0);
     if ((mask & SWY_DTYPE_BIT(d)) != 0) out.push_back(name.substr(0, name.find('.')));
   }

@@ -141,7 +141,8 @@ class Trial {
 
 swy_dtype activations_of(const swy_kernel& k, const Types& types) {
   const swy_dtype declared = k.activations == 0 ? swy_dtype{SWY_F32} : k.activations;
-  return declared == SWY_F32 && types.input == SWY_BF16 ? swy_dtype{SWY_BF16} : declared;
+  const bool finer = declared == SWY_F32 || declared == SWY_F16;
+  return finer && types.input == SWY_BF16 ? swy_dtype{SWY_BF16} : declared;
 }
 
 std::string Check::name() const {

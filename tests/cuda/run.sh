@@ -25,8 +25,14 @@ for op in attend kv_append; do
   run "ops_kv_i8_$op" "${judge[@]}" --suite ops --set kv_i8=1 --filter "ops/$op."
   tail -1 "$work/ops_kv_i8_$op"
 done
-run ops_delta_fp32 "${judge[@]}" --suite ops --set delta_i16=0 --filter ops/gated_delta.
-tail -1 "$work/ops_delta_fp32"
+for op in gated_delta delta_rule; do
+  run "ops_delta_fp32_$op" "${judge[@]}" --suite ops --set delta_i16=0 --filter "ops/$op."
+  tail -1 "$work/ops_delta_fp32_$op"
+done
+for set in delta_i16=0 kv_i8=1; do
+  run "range_$set" "${judge[@]}" --suite range --set "$set"
+  tail -1 "$work/range_$set"
+done
 check_rules
 # The record for `./dev support` on machines without a GPU, once it is copied to docs/support.
 "${judge[@]}" --suite ops --list --seed 1 --claims "$build/support_cuda.json" >/dev/null

@@ -72,7 +72,7 @@ template <class T, int N>
 __device__ inline void load_position(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
                                      uint32_t position, float (&k)[N], float (&v)[N]) {
   const uint32_t first = threadIdx.x % 32 * N, size = step->page_size;
-  const T* key = elements_at<T>(a, step, table, kv, position) + first;
+  const T* key = kv_at<T>(a, step, table, kv, position) + first;
   load_kv<N>(key, k);
   load_kv<N>(key + uint64_t{size} * a.head_dim, v);
   if constexpr (sizeof(T) == 1) {

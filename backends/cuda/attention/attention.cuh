@@ -109,8 +109,8 @@ __device__ inline T* keys_at(const Attention& a, const swy_step* step, const uin
 }
 // The same of pages in 8 bits, too.
 template <class T>
-__device__ inline const T* elements_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
-                                       uint32_t position) {
+__device__ inline const T* kv_at(const Attention& a, const swy_step* step, const uint32_t* table, uint32_t kv,
+                                 uint32_t position) {
   if constexpr (sizeof(T) == 1) {
     const uint32_t size = step->page_size;
     return a.bytes.elements(a.pages, table[position / size], a.bytes.row(kv, false, position % size));

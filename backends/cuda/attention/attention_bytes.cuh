@@ -46,8 +46,8 @@ __device__ inline float larger_of(float a, float b) {
 struct ByteScale {
   float scale, inverse;
   __device__ explicit ByteScale(float largest) {
-    const bool zeros = largest < 1e-30f;  // as in device_states.hpp
-    scale = zeros ? 0.0f : largest / 127;
+    const bool zeros = largest < 1e-30f;  // this and NaN for what is not finite: as in device_states.hpp
+    scale = zeros ? 0.0f : largest < INFINITY ? largest / 127 : NAN;
     inverse = zeros ? 0.0f : 127 / largest;
   }
   // In the low byte: in floats from 2^23 on, the last bit is worth 1.

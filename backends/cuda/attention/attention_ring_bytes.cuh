@@ -27,7 +27,7 @@ struct BytePlaces {
   }
 };
 
-// Copies the scales of a key and a value, which lie behind them in shared memory, into a tile's slot.
+// Copies the scales of a key and a value, which come after them in shared memory, into a tile's slot.
 template <class F>
 __device__ inline void put_own_scales(float* slot, uint32_t row, const char* key, const char* value) {
   const uint32_t lane = threadIdx.x % 32;
@@ -67,8 +67,8 @@ class ByteRing : public Stages<F> {
   static_assert(F::kParts == 1);
   static constexpr uint32_t kQuads = F::kTile / 4;  // of scales that are copied at once
 
-  // Requests the next item into a stage. Behind the last tile, too, its keys end a group of copies, since so many
-  // groups may be under way while a tile is read.
+  // Requests the next item into a stage. Past the last tile, too, a group of copies ends with each item of keys, since
+  // wait_for_scales() counts groups.
   __device__ void ask(uint32_t stage) {
     const uint32_t tile = asked_ / 2, values = asked_ % 2;
     if (tile < tiles_) {

@@ -33,7 +33,7 @@ __device__ inline float bring(const Attention& a, const swy_step* step, const ui
   const uint32_t units = a.head_dim * sizeof(T) / 16, lane = threadIdx.x % 32, size = step->page_size;
   for (uint32_t i = lane; i < kPositions * units; i += 32) {
     const uint32_t row = i / units, u = i % units, position = min(first + row, last - 1);
-    const T* key = elements_at<T>(a, step, table, kv, position) + u * (16 / sizeof(T));
+    const T* key = kv_at<T>(a, step, table, kv, position) + u * (16 / sizeof(T));
     copy_later(to + (row * units + permuted<T>(row, u, a.head_dim)) * 16, key, first + row < last);
     copy_later(to + (kPositions * units + i) * 16, key + size * a.head_dim, first + row < last);
   }
@@ -276,7 +276,7 @@ swy_status supports(const swy_device& device, const swy_op& op, const swy_bucket
   const auto& a = attention_attrs(op);
   SWY_CUDA_TRY(needs_rounded_kv(device, error));
   // With many sessions, bytes are read faster as they are than bf16 that is made of them first.
-  const uint32_t most_rows = device.kv_i8 && (bucket.flags & SWY_BUCKET_DECODE) != 0 ? 256 : 64;
+  const uint32_t most_rows = device.kv_i8 && (bucket.flags & SWY_BUCKET_DECODE) != 0 ? 128 : 64;
   if (bucket.rows > most_rows) {
     return swy::fail(error, SWY_UNSUPPORTED, SWY_REASON_SHAPE, "takes at most %u rows, the bucket has %u", most_rows,
                      bucket.rows);

@@ -433,15 +433,17 @@ __global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends))
 
 uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.key_heads; }
 
+template <int N, bool kI16>
+swy_status record_form(const Recording& r, const Delta& d) {
+  const uint32_t state = d.value_dim * d.key_dim * (kI16 ? sizeof(uint16_t) : sizeof(float));
+  return launch_clusters(r.with(FastMemory::shared),
+                         d.pending != nullptr ? delta_batch<N, true, kI16> : delta_batch<N, false, kI16>,
+                         cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
+                         state, d, r.list.step);
+}
 template <int N>
 swy_status record_batch(const Recording& r, const Delta& d) {
-  const bool i16 = d.states.i16;
-  return launch_clusters(r.with(FastMemory::shared),
-                         d.pending != nullptr ? i16 ? delta_batch<N, true, true> : delta_batch<N, true, false>
-                         : i16 ? delta_batch<N, false, true>
-                                              : delta_batch<N, false, false>,
-                         cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
-                         d.value_dim * d.key_dim * (i16 ? sizeof(uint16_t) : sizeof(float)), d, r.list.step);
+  return d.states.i16 ? record_form<N, true>(r, d) : record_form<N, false>(r, d);
 }
 
 swy_status record(const Recording& r) { return record_delta_batch(r, delta_of(r)); }

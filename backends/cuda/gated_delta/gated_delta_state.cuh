@@ -5,7 +5,7 @@
 // (by the option delta_i16), and then [value_heads, value_dim] scales in fp32 follow them. With 16 bits, an element is
 // (u - 32768) times its column's scale, which is the smallest power of two that keeps |u - 32768| <= 32767. So both
 // conversions are exact but for one rounding to nearest, and a state that is read and written again stays as it is.
-// A column with an element that is no finite number has the scale NaN, and is read so.
+// A column with an infinity, or all of NaN, has the scale NaN and is read so. The rule spreads a NaN over its column.
 //
 // The kernels have an instance for each form: kI16.
 #pragma once
@@ -130,7 +130,7 @@ struct LaneBits {
       }
     }
   }
-  // From the state. All eight lanes of a column call this.
+  // From the state. All lanes of a warp call this.
   __device__ void put(const float (&state)[N][4]) {
     if constexpr (kI16) {
       scale = scale_of(largest_of(state));

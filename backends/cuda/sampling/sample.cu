@@ -275,8 +275,8 @@ __device__ void finish_row(const Draws& d, const swy_step* step, const Draw& r, 
   tell_likely(d, row, i, drawn);
 }
 
-// Rows that their largest key decides are divided among all blocks. This comes first, and little of it lies behind the
-// wait: in most steps all rows are of this kind, and the step's end waits for them.
+// Rows that their largest key decides are divided among all blocks. This comes first, and few of its instructions
+// come after the wait: in most steps all rows are of this kind, and the step's end waits for them.
 __global__ void __launch_bounds__(kTeamThreads, 2) finish(const __grid_constant__ Draws d, const swy_step* step) {
   __shared__ TeamShared shared;
   Stamps stamps(kStampFinish);

@@ -81,7 +81,8 @@ std::string kernel(const swy_kernel* k, uint32_t index) {
   constexpr uint32_t kActivations = SWY_DTYPE_BIT(SWY_F32) | SWY_DTYPE_BIT(SWY_BF16);
   if ((k->input_dtypes & ~(kActivations | SWY_DTYPE_BIT(SWY_I32))) != 0) return text(k->name, ": input_dtypes");
   if ((k->output_dtypes & ~(kActivations | SWY_DTYPE_BIT(SWY_I32))) != 0) return text(k->name, ": output_dtypes");
-  if (k->activations != 0 && k->activations != SWY_F32 && k->activations != SWY_BF16 && k->activations != SWY_I8) {
+  constexpr uint32_t kRounded = kActivations | SWY_DTYPE_BIT(SWY_F16) | SWY_DTYPE_BIT(SWY_I8);
+  if (k->activations != 0 && (k->activations >= 32 || (kRounded & SWY_DTYPE_BIT(k->activations)) == 0)) {
     return text(k->name, " rounds activations to type ", k->activations);
   }
   return "";

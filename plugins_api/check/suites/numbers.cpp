@@ -97,7 +97,9 @@ uint32_t longest(const Step& step) {
   return out;
 }
 
-bool keeps_rows_apart(const swy_kernel& k) { return k.activations == 0 || k.activations == SWY_F32; }
+bool keeps_rows_apart(const swy_kernel& k) {
+  return k.activations == 0 || k.activations == SWY_F32 || k.activations == SWY_F16;
+}
 
 // Whether some rows of the case must not notice an odd one in its longest sequence.
 bool has_later_rows(const Case& c, const swy_kernel& k) {

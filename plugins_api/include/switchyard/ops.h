@@ -14,8 +14,8 @@
  *   primitives        the pieces of a composite's decomposition (decompose.h), for backends that have no kernel for it
  *
  * Accumulation is fp32 or wider. Norms, router softmax, gates and the delta state are fp32 whatever the activations
- * are; between steps a backend may keep a state in a shorter form (swy_state_layout), whose rounding counts as that of
- * its kernels' activations. The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it; of
+ * are; between steps a backend may keep a state in a shorter form (swy_state_layout), which its kernels then name
+ * (swy_kernel.activations). The arithmetic is that of Qwen3.5-MoE as transformers 5.17 (`qwen3_5_moe`) computes it; of
  * the second revisions also that of gpt-oss (`gpt_oss`) and of DeepSeek-V3's router (`deepseek_v3`).
  *
  * A second revision keeps of the first all that its text does not change: operands, their places, fields. Its attribute

@@ -327,7 +327,7 @@ struct swy_kernel {
   uint32_t weight_dtypes;
   uint32_t min_rows; /* of the bucket */
   uint32_t max_rows;
-  swy_dtype activations; /* products round them to: SWY_F32 (or 0), SWY_BF16, SWY_I8. Chooses the error budget */
+  swy_dtype activations; /* products and states round to: SWY_F32 (or 0), SWY_F16, SWY_BF16, SWY_I8. The error budget */
   const void* user;      /* the plugin's */
 
   /* [thread-safe] SWY_OK, or SWY_UNSUPPORTED with reason and text. NULL: the masks say it all. */

@@ -46,7 +46,8 @@ for part; do
     bytes) judge ops/linear.bytes/; judge ops/moe.bytes/ --one-in 3 ;;
     delta) judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending
-      judge ops/gated_delta. --one-in 6 --set delta_i16=0 ;;
+      judge ops/gated_delta. --one-in 6 --set delta_i16=0
+      judge range/delta --one-in 4 --set delta_i16=0 ;;
     attention) judge ops/attention.decode/; judge ops/attention.wgmma/ --one-in 8
       for kernel in attention.{wgmma,prompt,tiles,split} kv_append; do
         judge ops/$kernel --one-in 16 --set kv_i8=1

@@ -15,8 +15,8 @@
 //                     element is (integer - 32,768) * scale; the scale is the least power of two with which the row
 //                     fits
 //
-// Rounding is to nearest, ties to even. A row whose largest magnitude is below 1e-30 has the scale 0. So a unit of zero
-// bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs.
+// Rounding is to nearest, ties to even. A row whose largest magnitude is below 1e-30 is a row of zeros (scale 0). So a
+// unit of zero bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs.
 //
 // Host code only: it brings a unit (a slot, or a page) from one form to the other; the backend copies it.
 #pragma once
@@ -71,7 +71,7 @@ class DeviceState {
       case kStateKvBf16:
         return elements * 2;
       case kStateKvI8:
-        return up(elements + rows_ * 4, width_);
+        return up(elements + rows_ * 4, std::max<uint64_t>(width_, 1));
       case kStateDeltaI16:
         return up(elements * 2 + rows_ * 4, 16);
       default:
