@@ -42,7 +42,7 @@ LIMITS = [
     (r"(linear_boxes(_router)?<\w+, \du, 2u(, false)?>|down_boxes|gate_up_boxes)", {"registers": 56}),
     (r"linear_boxes(_router)?<\w+, \du, 1u, true>", {"registers": 64, "stack": 0, "spills": 0}),
     (r"linear_boxes<\w+, \du, 4u>", {"registers": 64, "stack": 0, "spills": 0}),
-    (r"delta_step<\d, true, 1u, false>", {"registers": 64}),
+    (r"delta_step<\d, true, 1u, false, \w+>", {"registers": 64}),
     (r"(route_walk|gate_up_walk)", {"registers": 64, "stack": 0, "spills": 0}),
     (r"down_walk", {"registers": 80, "stack": 0, "spills": 0}),
 ]
@@ -53,7 +53,8 @@ OTHER_LIMITS = [
     (r"linear_async<", {"registers": 64, "stack": 24, "spills": 12}),
     (r"gate_up_async<1u>|down_async<18u>", {"registers": 80, "stack": 0, "spills": 0}),
     (r"(gate_up|down)_async<", {"registers": 112, "stack": 0, "spills": 0}),
-    (r"delta_step<\d, true, 1u, false>", {"registers": 64, "stack": 0, "spills": 0}),
+    (r"delta_step<\d, true, 1u, false, true>", {"registers": 64, "stack": 0, "spills": 0}),
+    (r"delta_step<\d, true, 1u, false, false>", {"registers": 64, "stack": 16, "spills": 7}),  # states in fp32
     (r"route_boxes<", {"registers": 128, "stack": 0, "spills": 0}),
 ]
 MACHINE, SM90 = 190, 90  # of an ELF header: CUDA; compute capability
