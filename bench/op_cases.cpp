@@ -159,11 +159,8 @@ Result<Workload> OpCases::workload(const OpCase& c) const {
     layout.struct_size = sizeof layout;
     PluginError e;
     SWY_TRY(e.status(on.api->state_layout(on.handle, view.get(), i, &c.bucket, &layout, e.get()), c.op()));
-    const swy_tensor& desc = c.graph->states[op.states[i]].desc;
-    double canonical = static_cast<double>(dtype_bytes(desc.dtype));
-    if (desc.state == SWY_STATE_PAGED) canonical *= c.bucket.page_size;
-    for (uint32_t d = 0; d < desc.rank; ++d) canonical *= static_cast<double>(desc.dims[d]);
-    step.state_shares[op.states[i]] = static_cast<double>(layout.unit_bytes) / canonical;
+    const uint64_t canonical = canonical_bytes(c.graph->states[op.states[i]].desc, c.bucket.page_size);
+    step.state_shares[op.states[i]] = static_cast<double>(layout.unit_bytes) / static_cast<double>(canonical);
   }
   return workload_of(*c.graph, op, step);
 }

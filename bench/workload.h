@@ -16,8 +16,8 @@ struct StepShape {
   uint32_t logit_rows = 1;
   uint32_t context = 1;  // tokens of a sequence when the step is done
   uint32_t sequences = 1;
-  std::vector<double> state_shares =
-      {};  // by state of the graph: of its canonical bytes, what a device keeps; empty: 1
+  // By state of the graph: of its canonical bytes, what a device keeps; empty: 1.
+  std::vector<double> state_shares = {};
 };
 
 struct Workload {

@@ -50,8 +50,7 @@ Status StatePool::add(const Planner& planner, const std::vector<PlanDevice>& dev
       unit.counts = op.states[i] == counts;
       unit.pending = pending_place(op) == i;
       unit.layer = layer;
-      unit.canonical_bytes = dtype_bytes(desc.dtype) * (unit.paged ? kPageSize : 1);
-      for (uint32_t d = 0; d < desc.rank; ++d) unit.canonical_bytes *= desc.dims[d];
+      unit.canonical_bytes = canonical_bytes(desc, kPageSize);
       const OpView view(graph, op, pool);
       swy_state_layout layout{};
       layout.struct_size = sizeof layout;

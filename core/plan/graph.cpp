@@ -36,6 +36,12 @@ uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket) {
 
 uint64_t dtype_bytes(swy_dtype dtype) { return dtype == SWY_BF16 ? 2 : 4; }
 
+uint64_t canonical_bytes(const swy_tensor& state, uint32_t page_size) {
+  uint64_t bytes = dtype_bytes(state.dtype) * (state.state == SWY_STATE_PAGED ? page_size : 1);
+  for (uint32_t d = 0; d < state.rank; ++d) bytes *= state.dims[d];
+  return bytes;
+}
+
 uint64_t value_bytes(const GraphValue& value, const swy_bucket& bucket) {
   return saturating_mul(saturating_mul(value_rows(value, bucket), value.width), dtype_bytes(value.dtype));
 }

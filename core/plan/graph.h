@@ -119,6 +119,8 @@ std::optional<StateAfterMixture> state_after_mixture(const Graph& graph);
 uint64_t value_rows(const GraphValue& value, const swy_bucket& bucket);
 uint64_t value_bytes(const GraphValue& value, const swy_bucket& bucket);
 uint64_t dtype_bytes(swy_dtype dtype);
+// Of a slot or a page of a state in canonical form.
+uint64_t canonical_bytes(const swy_tensor& state, uint32_t page_size);
 
 // A swy_op with all that it points to. Neither copied nor moved, since the swy_op points into it.
 class OpView {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 namespace switchyard::check {
-namespace {
 
 uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index) {
   swy_state_layout layout{};
@@ -14,8 +13,6 @@ uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint3
               text("state_layout of state ", index));
   return layout.unit_bytes;
 }
-
-}  // namespace
 
 StateMemory::StateMemory(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index)
     : plugin_(&plugin),

@@ -7,6 +7,9 @@
 
 namespace switchyard::check {
 
+// Of a slot or page of state `index` of the case, which `op` describes, as the device keeps it. Throws Failure.
+uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index);
+
 class StateMemory {
  public:
   // State `index` of the case, which `op` describes. Throws Failure.

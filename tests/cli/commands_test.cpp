@@ -2,7 +2,6 @@
 // Every command's normal results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <cmath>
@@ -295,11 +294,11 @@ TEST(BenchOps, TellsTimeRatesAndErrorOfEveryKernel) {
 }
 
 TEST(BenchOps, FailsIfAKernelIsTooFarFromTheReference) {
-  const auto errors = [](const std::string& wrong, const std::string& op) {
-    return run_program({"bench", "ops", "-m", SWITCHYARD_NAMED_PROGRAM, "--backend-lib",
-                        SWITCHYARD_PLAN_FIXTURES "/switchyard_acme.so", "--backend", "acme,reference", "--set",
-                        "acme.wrong=" + wrong, "--op", op, "--rows", "1", "--seconds", "0.001", "--max-error", "0.001",
-                        "--no-probes"});
+  const std::string acme = SWITCHYARD_PLAN_FIXTURES "/switchyard_acme.so";
+  const auto errors = [&](const std::string& wrong, const std::string& op) {
+    return run_program({"bench", "ops", "-m", SWITCHYARD_NAMED_PROGRAM, "--backend-lib", acme, "--backend",
+                        "acme,reference", "--set", "acme.wrong=" + wrong, "--op", op, "--rows", "1", "--seconds",
+                        "0.001", "--max-error", "0.001", "--no-probes"});
   };
   const Ran right = errors("0", "acme.gelu/1");
   EXPECT_EQ(right.exit, 0) << right.err;
@@ -432,7 +431,7 @@ TEST(Plan, TellsTheMemoryOfAModelOfAnySize) {
                              HasSubstr("reference:0: copies of weights 0.00 GiB, states 0.42 GiB (1 session of 4096")));
   const json out = run_json(with({"plan", "--no-load", "--json"}));
   EXPECT_GT(out["weight_bytes"], uint64_t{200} << 30);
-  const json memory = out["memory"];
+  const json& memory = out["memory"];
   ASSERT_EQ(memory.size(), 1u);
   EXPECT_EQ(memory[0]["copied_weight_bytes"], 0);  // reference reads them as they lie in the file
   // 15 layers with 2 KV heads of 256 in fp32; 45 with 64 x 128 x 128 of the delta rule, and three inputs of the

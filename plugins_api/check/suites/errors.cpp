@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "plugins_api/check/kit.h"
+#include "plugins_api/check/state_memory.h"
 #include "plugins_api/check/suites.h"
 #include "switchyard/weights.h"
 
@@ -133,8 +134,8 @@ std::string states(const Kit& kit) {
   return "";
 }
 
-// Every state of the table that is not the backend's own, there and back: a device that keeps it in bf16, or as
-// integers with a scale, may lose as much as that rounding.
+// Every state of the table that is not the backend's own, there and back: a device that keeps it in fewer bytes may
+// lose as much as rounding to bf16, or to integers with a scale.
 std::string states_come_back(const Kit& kit) {
   const Plugin& p = kit.plugin();
   const Claims claims = kit.claims();
@@ -151,11 +152,14 @@ std::string states_come_back(const Kit& kit) {
     none.steps.clear();
     Execution e(p, *check.kernel, c);
     const Outcome got = e.run(none);
-    for (size_t i = 0; i < c.states.size(); ++i) {
+    const OpView op(c);
+    for (uint32_t i = 0; i < c.states.size(); ++i) {
       if (c.states[i].own) continue;
+      const bool shorter = unit_bytes(p, op.get(), c, i) < c.states[i].unit * 4;
+      const swy_dtype rounded = shorter ? activations_of(*check.kernel, check.types) : swy_dtype{SWY_F32};
       for (size_t j = 0; j < got.states[i].size(); ++j) {
         const auto wanted = static_cast<double>(c.states[i].content[j]);
-        const double step = half_step(c.states[i], j / c.states[i].row, activations_of(*check.kernel, check.types));
+        const double step = half_step(c.states[i], j / c.states[i].row, rounded);
         if (c.states[i].desc.dtype != SWY_I32 && !(std::abs(got.states[i][j] - wanted) <= step)) {
           return kit.line(
               check, text("state ", i, " element ", j, " went in as ", wanted, " and came back as ", got.states[i][j]));
