@@ -151,17 +151,21 @@ std::string compare_output(const Case& c, const Step& step, uint32_t index, cons
   return rows.report(what, far(c, budget(c.op, encoding_of(c), activations, got.dtype)));
 }
 
-// Whether two values are equal after rounding to bf16, or by `step`, at worst.
-bool may_hold(double held, double given, double step) {
+// Whether a device may hold this value as that one: rounded to bf16, or by `step`, if it keeps the state in fewer bytes
+// than fp32 has.
+bool may_hold(double held, double given, bool shorter, double step) {
   return same_bits(held, given) || (std::isnan(held) && std::isnan(given)) ||
-         std::abs(held - given) <= std::max(std::abs(given) / 256, step);
+         (shorter && std::abs(held - given) <= std::max(std::abs(given) / 256, step));
 }
 
 std::string compare_state(const Case& c, uint32_t index, const std::vector<double>& wanted, const Outcome& outcome,
                           swy_dtype activations, Errors* errors) {
   const State& s = c.states[index];
   const std::vector<double>& got = outcome.states[index];
-  const auto before = [&](uint64_t i) { return outcome.before.empty() ? s.content[i] : outcome.before[index][i]; };
+  const bool held = !outcome.before.empty();
+  const auto before = [&](uint64_t i) { return held ? outcome.before[index].content[i] : s.content[i]; };
+  const uint64_t unit_bytes = held ? outcome.before[index].unit_bytes : s.unit * sizeof(float);
+  const bool shorter = unit_bytes < s.unit * sizeof(float);
   const std::vector<bool> written = written_rows(c, s);
   RowErrors rows;
   for (uint64_t r = 0; r < written.size(); ++r) {
@@ -170,10 +174,10 @@ std::string compare_state(const Case& c, uint32_t index, const std::vector<doubl
       rows.add(r, &wanted[r * s.row], &got[r * s.row], s.row);
       continue;
     }
-    const double step = half_step(s, r, activations);
+    const double step = half_step(s, r, unit_bytes);
     for (uint64_t i = r * s.row; i < (r + 1) * s.row; ++i) {
       if (written[r] ? same_bits(got[i], wanted[i])
-                     : same_bits(got[i], before(i)) && may_hold(got[i], s.content[i], step)) {
+                     : same_bits(got[i], before(i)) && may_hold(got[i], s.content[i], shorter, step)) {
         continue;
       }
       if (written[r]) {
@@ -206,9 +210,9 @@ std::string compare_tokens(const Case& c, const Outcome& wanted, const Outcome& 
 }  // namespace
 
 // A step is a share of 127, or of 32,767 with a scale that is a power of two.
-double half_step(const State& s, uint64_t row, swy_dtype activations) {
+double half_step(const State& s, uint64_t row, uint64_t unit_bytes) {
   const bool paged = s.desc.state == SWY_STATE_PAGED;
-  if (s.desc.rank != 3 || activations == SWY_F32 || (paged && activations != SWY_I8)) return 0;
+  if (s.desc.rank != 3 || unit_bytes >= s.unit * (paged ? 2 : 4)) return 0;
   double largest = 0;
   for (uint64_t i = row * s.row; i < (row + 1) * s.row; ++i) largest = std::fmax(largest, std::abs(s.content[i]));
   return largest * (1 + 1e-4) / (paged ? 2 * 127 : 32767);

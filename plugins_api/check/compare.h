@@ -16,9 +16,9 @@ struct Errors {
   }
 };
 
-// How far elements of a row of a state may be off that a device keeps as integers with a scale: half a step. Only for
-// kernels that declare rounded activations, and states of three dims.
-double half_step(const State& s, uint64_t row, swy_dtype activations);
+// How far elements of a row of a state may be off that a device keeps in so many bytes a unit: half a step of integers
+// with a scale. 0 where these have no room, and where the device keeps fp32.
+double half_step(const State& s, uint64_t row, uint64_t unit_bytes);
 
 // The first difference, in one line; "" if there is none. Rows of inactive sequences are not compared. States that the
 // steps do not write must have `before`'s bits. `activations` as in budget().

@@ -277,7 +277,9 @@ Outcome Execution::run(const Case& c) {
   for (uint32_t i = 0; i < states_.size(); ++i) states_[i].bring(c.states[i], page_size);
   if (!c.tokens.empty()) other_[1].write(c.tokens.data(), c.tokens.size() * 4);
   Outcome out;
-  for (uint32_t i = 0; i < states_.size(); ++i) out.before.push_back(states_[i].content(c.states[i], page_size));
+  for (uint32_t i = 0; i < states_.size(); ++i) {
+    out.before.push_back({states_[i].content(c.states[i], page_size), states_[i].unit_bytes()});
+  }
   const bool first = submissions_ == 0;
   for (const Step& step : c.steps) {
     // Later runs find the workspace as the first one left it, as the steps of a host do.

@@ -20,8 +20,12 @@ struct Outcome {
   std::vector<std::vector<Matrix>> outputs;  // [step][output]
   std::vector<std::vector<double>> states;   // [state], as State::content
   std::vector<int32_t> tokens;
-  // Likewise before the first step, as a device holds them: it may keep less than fp32. Empty: exactly the content.
-  std::vector<std::vector<double>> before;
+  // Each state before the first step, as a device holds it: it may keep less than fp32. Empty: exactly the content.
+  struct Held {
+    std::vector<double> content;
+    uint64_t unit_bytes = 0;  // of a slot or page
+  };
+  std::vector<Held> before;
 };
 
 // Matrices of the right shapes with zeros, and the case's own states and tokens: for the naive implementations.

@@ -86,7 +86,7 @@ std::vector<Outcome> RangeExecution::submit(const std::vector<Case>& links) {
   std::vector<Outcome> out(links.size());
   for (const Kept& k : states_) {
     k.memory.bring(k.state(links), bucket().page_size);
-    out[k.link].before.push_back(k.memory.content(k.state(links), bucket().page_size));
+    out[k.link].before.push_back({k.memory.content(k.state(links), bucket().page_size), k.memory.unit_bytes()});
   }
   for (size_t step = 0; step < links[0].steps.size(); ++step) submit_step(links, step, out);
   for (const Kept& k : states_) {

@@ -4,8 +4,10 @@
 #include <algorithm>
 
 namespace switchyard::check {
+namespace {
 
-uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index) {
+// Of a slot or page of state `index` of the case, as the device keeps it.
+uint64_t bytes_of_unit(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index) {
   swy_state_layout layout{};
   layout.struct_size = sizeof layout;
   PluginError e;
@@ -14,10 +16,12 @@ uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint3
   return layout.unit_bytes;
 }
 
+}  // namespace
+
 StateMemory::StateMemory(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index)
     : plugin_(&plugin),
       name_(text("state ", index)),
-      unit_bytes_(unit_bytes(plugin, op, c, index)),
+      unit_bytes_(bytes_of_unit(plugin, op, c, index)),
       memory_(plugin, SWY_MEMORY_DEVICE, unit_bytes_ * c.states[index].units, name_) {}
 
 void StateMemory::bring(const State& state, uint32_t page_size) const {

@@ -7,15 +7,13 @@
 
 namespace switchyard::check {
 
-// Of a slot or page of state `index` of the case, which `op` describes, as the device keeps it. Throws Failure.
-uint64_t unit_bytes(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index);
-
 class StateMemory {
  public:
   // State `index` of the case, which `op` describes. Throws Failure.
   StateMemory(const Plugin& plugin, const swy_op* op, const Case& c, uint32_t index);
 
   swy_binding binding() const { return memory_.binding(); }
+  uint64_t unit_bytes() const { return unit_bytes_; }  // of a slot or page, as the device keeps it
   void expect_guards() const { memory_.expect_guards(); }
   // Poisons everything, then brings the state's content in.
   void bring(const State& state, uint32_t page_size) const;

@@ -21,9 +21,9 @@ Kit& Session::kit() {
 
 const std::vector<Suite>& all_suites() {
   static const std::vector<Suite> all = {
-      kNegotiationSuite, kAbiSuite,      kDeviceSuite, kSizesSuite,   kErrorsSuite, kCopiesSuite,
-      kTimelinesSuite,   kThreadsSuite,  kMemorySuite, kGuardsSuite,  kReplaySuite, kNumbersSuite,
-      kRacesSuite,       kSamplingSuite, kRangeSuite,  kProfileSuite, kAheadSuite,  kOpsSuite};
+      kNegotiationSuite, kAbiSuite,     kDeviceSuite,  kSizesSuite,  kErrorsSuite, kStatesSuite,  kCopiesSuite,
+      kTimelinesSuite,   kThreadsSuite, kMemorySuite,  kGuardsSuite, kReplaySuite, kNumbersSuite, kRacesSuite,
+      kSamplingSuite,    kRangeSuite,   kProfileSuite, kAheadSuite,  kOpsSuite};
   return all;
 }
 

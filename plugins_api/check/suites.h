@@ -19,6 +19,7 @@ extern const Suite kGuardsSuite;
 extern const Suite kSizesSuite;
 extern const Suite kThreadsSuite;
 extern const Suite kErrorsSuite;
+extern const Suite kStatesSuite;
 extern const Suite kMemorySuite;
 extern const Suite kSamplingSuite;
 extern const Suite kRangeSuite;

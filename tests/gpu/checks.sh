@@ -58,7 +58,7 @@ need_device() {
 
 # The conformance kit, except for operations.
 check_rules() {
-  run rules "${judge[@]}" --suite negotiation,abi,device,sizes,errors,copies,timelines,threads,memory,guards,replay,numbers,races,sampling,range,profile,ahead
+  run rules "${judge[@]}" --suite negotiation,abi,device,sizes,errors,states,copies,timelines,threads,memory,guards,replay,numbers,races,sampling,range,profile,ahead
   tail -15 "$work/rules"
 }
 

@@ -232,7 +232,7 @@ SETTINGS
   validated candidates "$switchyard" run --backend vulkan --seed 7 -n 8 --ignore-eos --sampling candidates --temp 1 --top-k 40 Once
   validated meeting env LP_NUM_THREADS=4 "$switchyard" run --backend vulkan --set vulkan.resident=2 --temp 0 -n 4 --ignore-eos Once
   validated prompt "$switchyard" perplexity --backend vulkan -f "$text" --windows 1
-  validated kit "${judge[@]}" --suite negotiation,abi,device,sizes,errors,copies,timelines,threads,replay,sampling,profile --limit-s 300
+  validated kit "${judge[@]}" --suite negotiation,abi,device,sizes,errors,states,copies,timelines,threads,replay,sampling,profile --limit-s 300
   echo "  $(said 'ERROR|WARN|PERF') messages in $(grep -c 'Khronos Validation Layer Active' "$work/said") processes"
   (($(said 'ERROR|WARN|PERF') == 0)) || fail "the validation layers object: $(grep -m 3 -E '\((ERROR|WARN|PERF) / ' "$work/said")"
   # Do the layers report deliberate faults?

@@ -4,9 +4,7 @@
 #include <cstring>
 
 #include "plugins_api/check/kit.h"
-#include "plugins_api/check/state_memory.h"
 #include "plugins_api/check/suites.h"
-#include "switchyard/weights.h"
 
 namespace switchyard::check {
 namespace {
@@ -134,43 +132,6 @@ std::string states(const Kit& kit) {
   return "";
 }
 
-// Every state of the table that is not the backend's own, there and back: a device that keeps it in fewer bytes may
-// lose as much as rounding to bf16, or to integers with a scale.
-std::string states_come_back(const Kit& kit) {
-  const Plugin& p = kit.plugin();
-  const Claims claims = kit.claims();
-  bool any = false;
-  for (const Check& check : sample_of(claims, kit.request().seed, {{1, 200}})) {
-    Case c = kit.build(check);
-    for (State& s : c.states) {
-      if (s.desc.dtype == SWY_I32 || s.own) continue;
-      any = true;
-      for (float& x : s.content) x = swy_bf16_to_f32(swy_f32_to_bf16(x == x ? x : 1.0f));
-    }
-    if (c.states.empty()) continue;
-    Case none = c;
-    none.steps.clear();
-    Execution e(p, *check.kernel, c);
-    const Outcome got = e.run(none);
-    const OpView op(c);
-    for (uint32_t i = 0; i < c.states.size(); ++i) {
-      if (c.states[i].own) continue;
-      const bool shorter = unit_bytes(p, op.get(), c, i) < c.states[i].unit * 4;
-      const swy_dtype rounded = shorter ? activations_of(*check.kernel, check.types) : swy_dtype{SWY_F32};
-      for (size_t j = 0; j < got.states[i].size(); ++j) {
-        const auto wanted = static_cast<double>(c.states[i].content[j]);
-        const double step = half_step(c.states[i], j / c.states[i].row, rounded);
-        if (c.states[i].desc.dtype != SWY_I32 && !(std::abs(got.states[i][j] - wanted) <= step)) {
-          return kit.line(
-              check, text("state ", i, " element ", j, " went in as ", wanted, " and came back as ", got.states[i][j]));
-        }
-      }
-    }
-  }
-  if (!any) throw Unsupported("no kernel has a state");
-  return "";
-}
-
 std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   Kit& kit = session.kit();
   std::vector<Task> tasks;
@@ -181,7 +142,6 @@ std::vector<Task> list(Session& session, std::vector<Refusal>*) {
   add("unknown_layouts", unknown_layouts);
   add("known_layouts", known_layouts);
   add("sizes_of_states", states);
-  add("states_come_back", states_come_back);
   return tasks;
 }
 
