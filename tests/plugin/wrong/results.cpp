@@ -62,6 +62,20 @@ void truncates(const swy::Call& call, Run right) {
   }
 }
 
+// Of the slots that the step writes only the upper 16 bits of each element stay.
+void cuts_states_off(const swy::Call& call, Run right) {
+  right(call);
+  call.barrier();
+  if (call.rank() != 0) return;
+  const swy_tensor& t = *call.op->states[0];
+  const uint64_t unit = t.dims[0] * t.dims[1] * t.dims[2];
+  for (uint32_t s = 0; s < call.step->seqs; ++s) {
+    if (SWY_STEP_ARRAY(call.step, uint32_t, seq_active_at)[s] == 0) continue;
+    auto* x = static_cast<uint32_t*>(call.states[0]) + SWY_STEP_ARRAY(call.step, uint32_t, seq_write_slot_at)[s] * unit;
+    for (uint64_t i = 0; i < unit; ++i) x[i] &= 0xffff0000u;
+  }
+}
+
 constexpr Fault kFaults[] = {
     {"greedy_takes_the_last_of_ties", "ops/sample.plain/sample.greedy_ties", "output 0 row", SWY_OP_SAMPLE,
      last_of_ties},
@@ -178,6 +192,8 @@ constexpr Fault kFaults[] = {
 
     // ---- rules of single operations
     {"cast_truncates", "ops/cast.plain/cast.f32_to_bf16.rows63.width37", "output 0 row", SWY_OP_CAST, truncates},
+    {"states_are_cut_off", "states/delta_rule", "but a rounding to what the device keeps is", SWY_OP_DELTA_RULE,
+     cuts_states_off},
     {"router_reads_no_weights", "ops/router_topk.plain/router_topk.rows7.top3of9", "output 1 row", SWY_OP_ROUTER_TOPK,
      [](const swy::Call& c, Run right) {
        right(c);
