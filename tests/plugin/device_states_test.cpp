@@ -120,6 +120,18 @@ TEST(DeviceStates, ZeroBytesAreZeros) {
   }
 }
 
+// The largest scale is 2^104.
+TEST(DeviceStates, ShortsEndBelow2To119) {
+  const swy::DeviceState state(kDelta, kPage, {.delta_i16 = true});
+  std::vector<float> x(state.canonical_bytes() / 4, 32767 * 0x1p104f);
+  x[0] = -x[0];
+  EXPECT_EQ(there_and_back(state, x), x);
+  x[0] = std::nextafter(x[0], -INFINITY);
+  const std::vector<float> back = there_and_back(state, x);
+  for (uint64_t i = 0; i < 20; ++i) EXPECT_TRUE(std::isnan(back[i * 7]));
+  EXPECT_EQ(back.back(), x.back());
+}
+
 TEST(DeviceStates, WhatIsNotFiniteBecomesNan) {
   for (const swy::StateForms& forms : {kForms[2], kForms[3]}) {
     const swy_tensor& t = forms.kv_i8 ? kKv : kDelta;

@@ -5,7 +5,8 @@
 // (by the option delta_i16), and then [value_heads, value_dim] scales in fp32 follow them. With 16 bits, an element is
 // (u - 32768) times its column's scale, which is the smallest power of two that keeps |u - 32768| <= 32767. So both
 // conversions are exact but for one rounding to nearest, and a state that is read and written again stays as it is.
-// A column with an infinity, or all of NaN, has the scale NaN and is read so. The rule spreads a NaN over its column.
+// A column with an infinity, or all of NaN, or with a magnitude from 2^119 on (device_states.hpp) has the scale NaN and
+// is read so. The rule spreads a NaN over its column.
 //
 // The kernels have an instance for each form: kI16.
 #pragma once
@@ -56,12 +57,13 @@ constexpr float kFloatOfZero = 8388608.0f + 32768.0f;
 constexpr uint32_t kTwoZeros = 0x80008000u;
 
 // The scale of a column whose largest absolute value this is, and its inverse. At least 2^-126, so that the inverse is
-// finite, too.
+// finite, too; at most 2^104, so that floats_of has finite products.
 __device__ inline float scale_of(float largest) {
+  constexpr uint32_t kMost = 0x7afffe00u;  // 32767 * 2^104
   const uint32_t bits = __float_as_uint(largest);
   // 32767 * 2^-14 is the largest mantissa that keeps its exponent.
   const int of = static_cast<int>(((bits + 0x1ffu) & 0x7f800000u) - (14u << 23));
-  return bits >= 0x7f800000u ? __uint_as_float(0x7fc00000u) : __int_as_float(max(of, 1 << 23));
+  return bits > kMost ? __uint_as_float(0x7fc00000u) : __int_as_float(max(of, 1 << 23));
 }
 __device__ inline float inverse_of(float scale) { return __uint_as_float((254u << 23) - __float_as_uint(scale)); }
 

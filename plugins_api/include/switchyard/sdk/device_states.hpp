@@ -16,7 +16,9 @@
 //                     fits
 //
 // Rounding is to nearest, ties to even. A row whose largest magnitude is below 1e-30 is a row of zeros (scale 0). So a
-// unit of zero bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs.
+// unit of zero bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs; in delta's 16
+// bits also one that needs a scale above 2^104, which is for magnitudes from 2^119 on: so a device may multiply a scale
+// by 2^23 + integer. Keys of unit length keep a state about as large as the values, which are nowhere near that.
 //
 // Host code only: it brings a unit (a slot, or a page) from one form to the other; the backend copies it.
 #pragma once
@@ -163,6 +165,13 @@ class DeviceState {
     return most < kLeast ? 0 : most;
   }
   static float rounded(uint32_t x, float times) { return times > 0 ? std::nearbyint(value(x) * times) : 0; }
+  // Of a row in 16 bits with this largest magnitude: the least power of two with which it fits; 0 for zeros.
+  static float scale_of_shorts(float most) {
+    if (!(most > 0)) return most;
+    const float scale = power_up(most) / 32768;
+    const float fitting = most > 32767 * scale ? 2 * scale : scale;
+    return fitting > 0x1p104f ? std::nanf("") : fitting;
+  }
   // The least power of two that is not below x.
   static float power_up(float x) { return value((bits(x) + 0x7fffffu) & 0xff800000u); }
 
@@ -208,8 +217,7 @@ class DeviceState {
         return;
       }
       case kStateDeltaI16: {
-        const float most = largest(from), scale = most > 0 ? power_up(most / 32767) : most;
-        const float times = most > 0 ? 1 / scale : 0;
+        const float scale = scale_of_shorts(largest(from)), times = scale > 0 ? 1 / scale : 0;
         for (uint64_t i = 0; i < width_; ++i) {
           reinterpret_cast<uint16_t*>(unit)[at + i] = static_cast<uint16_t>(32768 + rounded(from[i], times));
         }
