@@ -132,7 +132,7 @@ class ByteSums {
 #pragma unroll
     for (uint32_t j = 0; j < 2 * kHalves; ++j) best = fmaxf(best, s[j]), widest = fmaxf(widest, v[j]);
     if (__any_sync(kAll, best > top_ || widest > unit_)) raise(best, widest);
-    const float inverse = inverse_of(unit_);
+    const float inverse = inverse_of_power(unit_);
 #pragma unroll
     for (uint32_t j = 0; j < 2 * kHalves; ++j) {
       s[j] = exp2_of(s[j] - top_);
@@ -185,9 +185,6 @@ class ByteSums {
   }
 
  private:
-  // Of a power of two.
-  __device__ static float inverse_of(float x) { return __uint_as_float(0x7f000000u - __float_as_uint(x)); }
-
   __device__ void raise(float best, float widest) {
     const uint32_t t = threadIdx.x % 4;
 #pragma unroll
@@ -197,7 +194,7 @@ class ByteSums {
     }
     const float to = fmaxf(best, top_), shrink = power(top_, to);
     const float unit = fmaxf(unit_, __uint_as_float((__float_as_uint(widest) + 0x7fffffu) & 0xff800000u));
-    const float ratio = unit_ * inverse_of(unit);
+    const float ratio = unit_ * inverse_of_power(unit);
     const float even = __shfl_sync(kAll, shrink, 8 * t) * ratio, odd = __shfl_sync(kAll, shrink, 8 * t + 4) * ratio;
     top_ = to, unit_ = unit;
     weight_ *= shrink;

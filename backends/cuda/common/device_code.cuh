@@ -90,6 +90,8 @@ __device__ inline float block_sum(float x, float* scratch) {
 
 // ---- functions
 
+// Of a power of two from 2^-126 to 2^126.
+__device__ inline float inverse_of_power(float x) { return __uint_as_float((254u << 23) - __float_as_uint(x)); }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 // 2^x, the hardware's own.

@@ -300,7 +300,7 @@ __device__ float walk(const Delta& d, const Head& m, const HeadState<kI16>& head
       float times = decay;
       if constexpr (kI16) {
         const float scale = scale_of(largest_of(state) * decay);
-        times *= inverse_of(scale);
+        times *= inverse_of_power(scale);
         if (part == 0) head.scales[column] = scale;
       }
       mine.put(state, times);

@@ -282,7 +282,7 @@ __device__ inline void move_state(const Chunks& c, const Walk& w, uint32_t tile,
       }
       largest = fmaxf(largest, __shfl_xor_sync(kAll, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(kAll, largest, 2));
-      scale = scale_of(largest), inverse = inverse_of(scale);
+      scale = scale_of(largest), inverse = inverse_of_power(scale);
       if (there && t == 0) *c.d.states.scale(slot, at) = scale;
     }
 #pragma unroll

@@ -56,8 +56,8 @@ constexpr uint32_t kBitsAbove = 0x4b000000u;
 constexpr float kFloatOfZero = 8388608.0f + 32768.0f;
 constexpr uint32_t kTwoZeros = 0x80008000u;
 
-// The scale of a column whose largest absolute value this is, and its inverse. At least 2^-126, so that the inverse is
-// finite, too; at most 2^104, so that floats_of has finite products.
+// The scale of a column whose largest absolute value this is. At least 2^-126, so that its inverse is finite, too; at most
+// 2^104, so that floats_of has finite products.
 __device__ inline float scale_of(float largest) {
   constexpr uint32_t kMost = 0x7afffe00u;  // 32767 * 2^104
   const uint32_t bits = __float_as_uint(largest);
@@ -65,7 +65,6 @@ __device__ inline float scale_of(float largest) {
   const int of = static_cast<int>(((bits + 0x1ffu) & 0x7f800000u) - (14u << 23));
   return bits > kMost ? __uint_as_float(0x7fc00000u) : __int_as_float(max(of, 1 << 23));
 }
-__device__ inline float inverse_of(float scale) { return __uint_as_float((254u << 23) - __float_as_uint(scale)); }
 
 // Two neighbouring elements and their bits.
 __device__ inline void floats_of(uint32_t bits, float scale, float& low, float& high) {
@@ -136,7 +135,7 @@ struct LaneBits {
   __device__ void put(const float (&state)[N][4]) {
     if constexpr (kI16) {
       scale = scale_of(largest_of(state));
-      const float inverse = inverse_of(scale);
+      const float inverse = inverse_of_power(scale);
 #pragma unroll
       for (int n = 0; n < N; ++n) {
         words[n][0] = bits_of(state[n][0], state[n][1], inverse);

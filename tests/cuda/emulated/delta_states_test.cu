@@ -33,7 +33,7 @@ Column kept(const float (&x)[kKeys]) {
   Column c;
   c.scale = gpu::scale_of(largest);
   for (uint32_t i = 0; i < kKeys; i += 2) {
-    const uint32_t two = gpu::bits_of(x[i], x[i + 1], gpu::inverse_of(c.scale));
+    const uint32_t two = gpu::bits_of(x[i], x[i + 1], gpu::inverse_of_power(c.scale));
     std::memcpy(c.elements + i, &two, sizeof two);
   }
   return c;
