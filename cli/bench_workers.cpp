@@ -178,7 +178,7 @@ void BenchRun::tell_estimate(const std::vector<Sitting>& sittings) const {
   const double seconds = std::max(seconds_per_cell(), 1.0) * static_cast<double>(plan_.configurations.size()) *
                          static_cast<double>(plan_.cells.size());
   say("switchyard: {} configurations, {} cells each: about {:.1f} minutes if steps are fast, "
-      "at most {:.0f} s per cell of each; about {:.1f} GiB of memory in all{}\n",
+      "at most {:.0f} s per cell of each; about {:.1f} GiB of memory in all, states counted as fp32{}\n",
       plan_.configurations.size(), plan_.cells.size(), seconds / 60, o_.time_limit,
       static_cast<double>(bytes) / 1073741824,
       together(sittings) ? "" : ", more than is free: they are loaded in turns");
