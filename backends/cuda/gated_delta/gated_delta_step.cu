@@ -30,11 +30,20 @@ constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 
 constexpr uint32_t kMostRawRows = 4;
 static_assert(kMostRows * kSlice <= kThreads);
 
+// What leaves 64 registers for a thread if two such blocks are to fit; before 9.0, where no kernel runs beside another,
+// 72 for states in fp32.
+constexpr uint32_t one_row_threads([[maybe_unused]] bool i16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  if (!i16) return 448;
+#endif
+  return 512;
+}
+
 // blockIdx.x: key head * cluster size + block; blockIdx.y: sequence. N: groups of 32 keys. kRows: the most rows of a
 // sequence. kRaw, with one row: 64 registers at most, so that two blocks, of two sequences, fit beside a projection's.
 // kPends: with pending rows. kI16: states of 16 bits.
 template <int N, bool kRaw, uint32_t kRows, bool kPends, bool kI16>
-__global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? 512 : kThreads, kRaw ? 2 : 1)
+__global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? one_row_threads(kI16) : kThreads, kRaw ? 2 : 1)
     delta_step(const __grid_constant__ Delta d, uint32_t slices, uint32_t* readers, const swy_step* step) {
 #if __CUDA_ARCH__ < 900
   if (!kRaw) return;  // what follows needs clusters
