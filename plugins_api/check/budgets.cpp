@@ -11,7 +11,8 @@
 // with activations and dequantized weights both rounded, 1.6e-3, and some times that for a row whose terms cancel.
 //
 // fp16. Three bits of mantissa more than bf16, so an eighth of its budget. A kernel that computes in fp32 names it if
-// states that it keeps from step to step are that exact, or more.
+// states that it keeps from step to step are that exact, or more. (The suite `states` learns from the device how exact
+// they are, and holds a step to one rounding.)
 //
 // int8. One scale per block of activations, the largest value being 127: the step is largest / 127 and its error
 // step / sqrt(12) in rms. The largest of 32 to 128 normal values is 2 to 3 times their rms: 2.8 / (127 sqrt(12)) = 6e-3

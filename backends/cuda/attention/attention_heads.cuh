@@ -45,6 +45,7 @@ __device__ inline void store_words(void* to, const uint32_t (&w)[(N + 3) / 4]) {
     *static_cast<uint16_t*>(to) = static_cast<uint16_t>(w[0]);
   }
 }
+
 // The largest absolute value of a head.
 template <int N>
 __device__ inline float largest_of(const float (&x)[N]) {

@@ -51,13 +51,13 @@ __device__ constexpr uint32_t place_of_key(uint32_t key) {
   return kI16 && N > 1 ? key / 64 * 64 + key / 4 % 2 * 32 + key / 8 % 8 * 4 + key % 4 : key;
 }
 
-// The floats 2^23 + u, of which the bits below are u, and that of the value 0.
-constexpr uint32_t kBitsAbove = 0x4b000000u;
-constexpr float kFloatOfZero = 8388608.0f + 32768.0f;
-constexpr uint32_t kTwoZeros = 0x80008000u;
+// The float 2^23 + u has u as its lowest bits.
+constexpr uint32_t kBitsAbove = 0x4b000000u;           // its other bits
+constexpr float kFloatOfZero = 8388608.0f + 32768.0f;  // for the value 0
+constexpr uint32_t kTwoZeros = 0x80008000u;            // two elements with it
 
-// The scale of a column whose largest absolute value this is. At least 2^-126, so that its inverse is finite, too; at most
-// 2^104, so that floats_of has finite products.
+// The scale of a column whose largest absolute value this is. At least 2^-126, so that its inverse is finite, too; at
+// most 2^104, so that floats_of has finite products.
 __device__ inline float scale_of(float largest) {
   constexpr uint32_t kMost = 0x7afffe00u;  // 32767 * 2^104
   const uint32_t bits = __float_as_uint(largest);

@@ -16,9 +16,10 @@
 //                     fits
 //
 // Rounding is to nearest, ties to even. A row whose largest magnitude is below 1e-30 is a row of zeros (scale 0). So a
-// unit of zero bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs; in delta's 16
-// bits also one that needs a scale above 2^104, which is for magnitudes from 2^119 on: so a device may multiply a scale
-// by 2^23 + integer. Keys of unit length keep a state about as large as the values, which are nowhere near that.
+// unit of zero bytes is a state of zeros in every form. A row with a NaN or an infinity becomes NaNs. So does a row of
+// delta in 16 bits whose largest magnitude is above 32,767 * 2^104 (nearly 2^119): with a larger scale, a device that
+// computes (2^23 + integer) * scale would overflow. States stay far below that: since keys have unit length, they are
+// about as large as the values.
 //
 // Host code only: it brings a unit (a slot, or a page) from one form to the other; the backend copies it.
 #pragma once
@@ -141,9 +142,8 @@ class DeviceState {
 
   // ---- a row, whose elements are bits of fp32
 
-  char* scale_of(char* unit, uint64_t row) const {
-    return unit + rows_ * width_ * (layout_ == kStateKvI8 ? 1 : 2) + row * 4;
-  }
+  // Where a row's scale is in the unit.
+  uint64_t scale_at(uint64_t row) const { return rows_ * width_ * (layout_ == kStateKvI8 ? 1 : 2) + row * 4; }
   static float value(uint32_t bits) {
     float x;
     std::memcpy(&x, &bits, sizeof x);
@@ -185,13 +185,13 @@ class DeviceState {
         }
         return;
       case kStateKvI8:
-        std::memcpy(&scale, scale_of(const_cast<char*>(unit), number), sizeof scale);
+        std::memcpy(&scale, unit + scale_at(number), sizeof scale);
         for (uint64_t i = 0; i < width_; ++i) {
           to[i] = bits(static_cast<float>(reinterpret_cast<const int8_t*>(unit)[at + i]) * scale);
         }
         return;
       case kStateDeltaI16:
-        std::memcpy(&scale, scale_of(const_cast<char*>(unit), number), sizeof scale);
+        std::memcpy(&scale, unit + scale_at(number), sizeof scale);
         for (uint64_t i = 0; i < width_; ++i) {
           to[i] = bits((static_cast<float>(reinterpret_cast<const uint16_t*>(unit)[at + i]) - 32768.0f) * scale);
         }
@@ -213,7 +213,7 @@ class DeviceState {
         for (uint64_t i = 0; i < width_; ++i) {
           reinterpret_cast<int8_t*>(unit)[at + i] = static_cast<int8_t>(rounded(from[i], times));
         }
-        std::memcpy(scale_of(unit, number), &scale, sizeof scale);
+        std::memcpy(unit + scale_at(number), &scale, sizeof scale);
         return;
       }
       case kStateDeltaI16: {
@@ -221,7 +221,7 @@ class DeviceState {
         for (uint64_t i = 0; i < width_; ++i) {
           reinterpret_cast<uint16_t*>(unit)[at + i] = static_cast<uint16_t>(32768 + rounded(from[i], times));
         }
-        std::memcpy(scale_of(unit, number), &scale, sizeof scale);
+        std::memcpy(unit + scale_at(number), &scale, sizeof scale);
         return;
       }
       default:
