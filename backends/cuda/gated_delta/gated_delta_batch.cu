@@ -21,8 +21,10 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Of a multiprocessor. In fp32 no more find room; with pending rows four would lack registers.
-constexpr uint32_t blocks_of(bool i16, bool pends) { return i16 && !pends ? 4 : 3; }
+// Of a multiprocessor. In fp32 no more find room; with pending rows four would lack registers. Few sequences do not
+// need them, and with three a block keeps the query in registers.
+constexpr uint32_t blocks_of(bool i16, bool pends, bool few) { return i16 && !pends && !few ? 4 : 3; }
+constexpr uint32_t kFewBlocks = 2;  // of a multiprocessor, of a list with few sequences
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
 // From this many sequences on it is faster than gated_delta.step.
 constexpr uint32_t kFewest = 4;
@@ -252,8 +254,9 @@ struct Part {
 
 // Applies the rule to this warp's columns of the state. It does four at a time: eight lanes per column, each with N
 // groups of four keys. `out`: of all columns. Returns this lane's share of the output's squares. A row that stands has
-// no output; without `changes` the state stays as it is.
-template <int N, bool kStands, bool kI16>
+// no output; without `changes` the state stays as it is. kAgain: the query is read again for each column, where
+// registers have no room for it.
+template <int N, bool kStands, bool kI16, bool kAgain>
 __device__ float walk(const Delta& d, const Head& m, const HeadState<kI16>& head, float* out, bool changes) {
   const uint32_t lane = threadIdx.x % 32, part = lane % 8, columns = head.columns / kWarps;
   const float scale_q = rsqrtf(over_warps(m.squares[0]) + d.l2_eps) * rsqrtf(32.0f * N);
@@ -261,7 +264,6 @@ __device__ float walk(const Delta& d, const Head& m, const HeadState<kI16>& head
   // exp(g) multiplies what is stored, and the output: new state = decay * (state + key * change). Where it is below
   // 1e-20, nothing of the old state is left anyway.
   const float beta = m.gate.x, decay = m.gate.y < 1e-20f ? 1e-20f : m.gate.y, inverse_decay = 1.0f / decay;
-  // In 16 bits the query is read again for each column, since registers for four blocks have no room for it.
   const float* query_at = m.mixed + part * 4;
   float key[N][4], query[N][4], both = 0, squares = 0;
 #pragma unroll
@@ -281,7 +283,7 @@ __device__ float walk(const Delta& d, const Head& m, const HeadState<kI16>& head
     mine.get(state, kI16 ? head.scales[column] : 0.0f);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      if (!kStands && kI16) take4(query_at + n * 32, 1.0f, query[n]);
+      if (!kStands && kAgain) take4(query_at + n * 32, 1.0f, query[n]);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         dot_k = fmaf(state[n][j], key[n][j], dot_k);
@@ -354,12 +356,14 @@ __device__ inline void put_head(const Delta& d, uint32_t row, uint32_t head, flo
 #endif
 
 // blockIdx.x: value head; blockIdx.y: sequence. N: groups of 32 keys. kPends: with pending rows. kI16: of the states.
-template <int N, bool kPends, bool kI16>
-__global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends))
+// kFew: for few sequences.
+template <int N, bool kPends, bool kI16, bool kFew>
+__global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends, kFew))
     delta_batch(const __grid_constant__ Delta d, const swy_step* step) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char elements[];  // [value_dim, 32 N]
   __shared__ __align__(16) Head m;
+  constexpr bool kAgain = kI16 && !kFew;
   Stamps stamps(kStampDelta);
   const uint32_t rank = cluster_rank(), head = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const Run s = run_of<kPends>(step, blockIdx.y, decoding_sequence(step, blockIdx.y));
@@ -380,7 +384,7 @@ __global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends))
     if (gates_here) m.gate = pending_gates(d, gate_of, row, head);
     inputs.mix(d, m);
     __syncthreads();
-    walk<N, true>(d, m, state, m.out, true);
+    walk<N, true, kI16, false>(d, m, state, m.out, true);
     __syncthreads();
     inputs.advance();
   }
@@ -413,7 +417,7 @@ __global__ void __launch_bounds__(kThreads, blocks_of(kI16, kPends))
     d.pending_row(s.write, 0)[d.channels() + threadIdx.x * d.value_heads + head] =
         from[uint64_t{s.first} * d.value_heads + head];
   }
-  const float squares = warp_sum(walk<N, false>(d, m, state, m.out, !s.pends));
+  const float squares = warp_sum(walk<N, false, kI16, kAgain>(d, m, state, m.out, !s.pends));
   stores_visible_to_copies();
   if (lane == 0) m.squares[2][warp] = squares;
   __syncthreads();
@@ -436,8 +440,11 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 template <int N, bool kI16>
 swy_status record_form(const Recording& r, const Delta& d) {
   const uint32_t state = d.value_dim * d.key_dim * (kI16 ? sizeof(uint16_t) : sizeof(float));
+  const bool few = r.bucket().seqs * d.value_heads <= kFewBlocks * static_cast<uint32_t>(r.device().processors) && kI16;
   return launch_clusters(r.with(FastMemory::shared),
-                         d.pending != nullptr ? delta_batch<N, true, kI16> : delta_batch<N, false, kI16>,
+                         d.pending != nullptr ? delta_batch<N, true, kI16, false>
+                         : few                ? delta_batch<N, false, kI16, kI16>
+                                              : delta_batch<N, false, kI16, false>,
                          cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
                          state, d, r.list.step);
 }
