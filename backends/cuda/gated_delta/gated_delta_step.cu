@@ -49,6 +49,8 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? one_row_threads
   if (!kRaw) return;  // what follows needs clusters
 #endif
   constexpr uint32_t kHeld = kPends && kRows < kRowsAtOnce ? kRowsAtOnce : kRows;
+  // With one row the next kernel begins at once; with more that is slower.
+  constexpr bool kReleasesAtOnce = kRows == 1 && !kPends;
   static_assert(!kRaw || kRows <= kMostRawRows);
   using Own = Columns<N, kI16>;
   constexpr int kChannels = Own::kChannels;
@@ -56,6 +58,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? one_row_threads
   __shared__ __align__(16) Held m;
   __shared__ __align__(16) float out[kRows][kSlice];
   Stamps stamps(kStampDelta);
+  if (kReleasesAtOnce) release_next();
   const ColumnPlace place(d, slices);
   const uint32_t key_head = place.key_head, head = place.head, slice = place.slice;
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, part = lane % 8, column = place.column;
@@ -70,7 +73,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? one_row_threads
   const bool writes = kRaw && there && part == 0;
   const uint32_t norm_bits = writes ? plain_bits_at(d.norm, column) : 0;
   stamps.note(kAsked);
-  release_next();
+  if (!kReleasesAtOnce) release_next();
   stamps.take_place();
   if constexpr (kPends) {
     own.take_state();
