@@ -261,8 +261,9 @@ Refusal Application::echo_prompt(const CompletionRequest& completion, const Comp
   to.logprobs.push_back({std::string(tokenizer.piece(ids.front())), std::nanf("")});
   for (size_t i = 0; i < scores->size(); ++i) {
     const TokenScore& score = (*scores)[i];
-    TokenLogprob& token = to.logprobs.emplace_back(std::string(tokenizer.piece(ids[i + 1])), score.logprob);
+    TokenLogprob token{std::string(tokenizer.piece(ids[i + 1])), score.logprob};
     for (const auto& [id, logprob] : score.top) token.top.emplace_back(std::string(tokenizer.piece(id)), logprob);
+    to.logprobs.push_back(std::move(token));
   }
   return {};
 }
