@@ -114,7 +114,8 @@ void route(const swy::Call& call, const swy_moe_attrs& a, const float* logits, d
   const auto correction = optional_weight(call, "correction_bias");
   const auto [first, last] = call.split(call.step->rows);
   for (uint64_t r = first; r < last; ++r) {
-    route_row(a, logits + r * a.experts, correction, choices + r * a.experts, ids + r * a.top_k, weights + r * a.top_k);
+    double* of_row = has_choices(a) ? choices + r * a.experts : nullptr;
+    route_row(a, logits + r * a.experts, correction, of_row, ids + r * a.top_k, weights + r * a.top_k);
   }
 }
 

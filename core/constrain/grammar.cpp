@@ -106,16 +106,15 @@ std::vector<NodeId> Grammar::below(NodeId n) const {
 bool Grammar::is_nullable(NodeId n) const {
   const GrammarNode& node = nodes[n];
   const auto kid = [&](NodeId k) { return nodes[k].nullable; };
-  const auto begin = kids.begin() + node.a;
   switch (node.kind) {
     case Kind::leaf:
       return expressions.nullable(node.a);
     case Kind::sequence:
-      return std::all_of(begin, begin + node.kids, kid);
+      return std::ranges::all_of(kids_of(node), kid);
     case Kind::either:
-      return std::any_of(begin, begin + node.kids, kid);
+      return std::ranges::any_of(kids_of(node), kid);
     case Kind::repeat:
-      return node.min == 0 || kid(*begin);
+      return node.min == 0 || kid(kids[node.a]);
     case Kind::rule:
       return kid(rules[node.a].body);
     case Kind::list:
@@ -128,16 +127,15 @@ bool Grammar::is_nullable(NodeId n) const {
 bool Grammar::is_possible(NodeId n) const {
   const GrammarNode& node = nodes[n];
   const auto kid = [&](NodeId k) { return nodes[k].possible; };
-  const auto begin = kids.begin() + node.a;
   switch (node.kind) {
     case Kind::leaf:
       return node.possible;
     case Kind::sequence:
-      return std::all_of(begin, begin + node.kids, kid);
+      return std::ranges::all_of(kids_of(node), kid);
     case Kind::either:
-      return std::any_of(begin, begin + node.kids, kid);
+      return std::ranges::any_of(kids_of(node), kid);
     case Kind::repeat:
-      return node.min == 0 || kid(*begin);
+      return node.min == 0 || kid(kids[node.a]);
     case Kind::rule:
       return kid(rules[node.a].body);
     case Kind::list: {

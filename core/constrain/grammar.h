@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,8 @@ class Grammar {
  private:
   NodeId add(GrammarNode node, const std::vector<NodeId>& kids = {});
   bool is_leaf(NodeId n) const { return nodes[n].kind == GrammarNode::Kind::leaf; }
+  // Of a sequence or an alternative; `a` of many other nodes is no place in `kids`.
+  std::span<const NodeId> kids_of(const GrammarNode& node) const { return std::span(kids).subspan(node.a, node.kids); }
   std::vector<NodeId> below(NodeId n) const;
   void solve(bool GrammarNode::*flag, bool (Grammar::*holds)(NodeId) const);
   bool is_nullable(NodeId n) const;
