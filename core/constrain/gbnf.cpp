@@ -113,6 +113,7 @@ class GbnfReader : public GrammarScanner {
       uint32_t high = low;
       if (peek() == '-' && peek(1) != ']') {
         ++at_;
+        if (!more()) return wrong("a class without ']'");
         SWY_LET(high, character());
         if (high < low) return wrong("a range that ends before it begins");
       }

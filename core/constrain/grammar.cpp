@@ -21,7 +21,7 @@ NodeId Grammar::add(GrammarNode node, const std::vector<NodeId>& below) {
 
 NodeId Grammar::leaf(Expr e) { return add({.kind = Kind::leaf, .a = e}); }
 
-NodeId Grammar::sequence(std::vector<NodeId> parts) {
+NodeId Grammar::sequence(const std::vector<NodeId>& parts) {
   std::vector<NodeId> joined;
   for (const NodeId n : parts) {
     if (is_leaf(n) && nodes[n].a == kEpsilon) continue;
@@ -35,7 +35,7 @@ NodeId Grammar::sequence(std::vector<NodeId> parts) {
   return joined.size() == 1 ? joined[0] : add({.kind = Kind::sequence}, joined);
 }
 
-NodeId Grammar::either(std::vector<NodeId> ways) {
+NodeId Grammar::either(const std::vector<NodeId>& ways) {
   std::vector<NodeId> others;
   std::vector<Expr> leaves;
   for (const NodeId n : ways) {
@@ -235,7 +235,7 @@ void Grammar::turn_left_recursion(RuleId rule) {
     }
   }
   if (again.empty() && once.size() == body.kids) return;
-  rules[rule].body = sequence({either(std::move(once)), repeat(either(std::move(again)), 0, kUnbounded)});
+  rules[rule].body = sequence({either(once), repeat(either(again), 0, kUnbounded)});
 }
 
 void Grammar::begins_with(NodeId n, std::vector<RuleId>& out) const {

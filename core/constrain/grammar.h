@@ -58,8 +58,8 @@ class Grammar {
   explicit Grammar(size_t max_expressions) : expressions(max_expressions) {}
 
   NodeId leaf(Expr e);
-  NodeId sequence(std::vector<NodeId> parts);
-  NodeId either(std::vector<NodeId> ways);
+  NodeId sequence(const std::vector<NodeId>& parts);
+  NodeId either(const std::vector<NodeId>& ways);
   NodeId repeat(NodeId node, uint32_t min, uint32_t max);
   NodeId list(ListSpec spec);
   NodeId object(ObjectSpec spec);

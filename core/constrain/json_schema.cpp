@@ -50,7 +50,7 @@ Result<NodeId> JsonGrammar::body(const Shape& shape) {
     SWY_LET(const NodeId node, this->object(object));
     ways.push_back(node);
   }
-  return g_.either(std::move(ways));
+  return g_.either(ways);
 }
 
 template <class Spec, class Shape>

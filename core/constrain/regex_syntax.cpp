@@ -152,6 +152,7 @@ class RegexParser : TextScanner {
       if (take(">")) return wrong("atomic groups are not supported");
       if (take("P<") || take("<") || take("'")) {
         while (more() && peek() != '>' && peek() != '\'') ++at_;
+        if (!more()) return wrong("a group's name without an end");
         ++at_;
       } else if (!take(":")) {
         SWY_LET(const bool scoped, flags());

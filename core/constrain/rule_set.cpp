@@ -75,8 +75,8 @@ Result<NodeId> RuleSet::term(Grammar& grammar, const RuleTerm& t) {
     SWY_LET(const NodeId node, term(grammar, kid));
     kids.push_back(node);
   }
-  if (t.kind == RuleTerm::Kind::sequence) return grammar.sequence(std::move(kids));
-  if (t.kind == RuleTerm::Kind::either) return grammar.either(std::move(kids));
+  if (t.kind == RuleTerm::Kind::sequence) return grammar.sequence(kids);
+  if (t.kind == RuleTerm::Kind::either) return grammar.either(kids);
   return grammar.repeat(kids[0], t.min, t.max);
 }
 

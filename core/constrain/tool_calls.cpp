@@ -93,7 +93,7 @@ class Calls {
       ways.push_back(g_.object(std::move(spec)));
     }
     SWY_TRY(grammar.finish());
-    return g_.either(std::move(ways));
+    return g_.either(ways);
   }
 
  private:
@@ -120,7 +120,7 @@ class Calls {
       SWY_LET(const NodeId value, grammar.value(s));
       ways.push_back(value);
     }
-    return g_.sequence({g_.either(std::move(ways)), g_.leaf(x_.concat(end, x_.literal("\n")))});
+    return g_.sequence({g_.either(ways), g_.leaf(x_.concat(end, x_.literal("\n")))});
   }
 
   Grammar& g_;
@@ -154,13 +154,13 @@ Result<NodeId> tool_calls(Grammar& grammar, std::string_view text) {
   if (ways.empty()) return error(Code::usage, "'choice' {} names none of the tools", brief(choice));
   Expressions& x = grammar.expressions;
   const RuleId one = grammar.add_rule("call");
-  grammar.set_rule(one, grammar.either(std::move(ways)));
+  grammar.set_rule(one, grammar.either(ways));
   const bool parallel = !spec.contains("parallel") || spec["parallel"] != false;
   std::vector<NodeId> parts = {grammar.use(one)};
   if (parallel) {
     parts.push_back(grammar.repeat(grammar.sequence({grammar.leaf(x.literal("\n")), grammar.use(one)}), 0, kUnbounded));
   }
-  const NodeId all = grammar.sequence(std::move(parts));
+  const NodeId all = grammar.sequence(parts);
   if (choice != "auto") return all;
   const Expr before = x.minus(x.characters(), x.concat({kAllBytes, x.literal("<tool_call>"), kAllBytes}));
   return grammar.sequence({grammar.leaf(before), grammar.repeat(all, 0, 1)});

@@ -77,6 +77,7 @@ TEST(Constraint, RegularExpressions) {
   expect_texts(ConstraintKind::regex, "(?i:straße)[\\p{Lu}]", {"sTRAßEA", "straßeÉ"}, {"straßea"});
   expect_texts(ConstraintKind::regex, "a.c|(?s)a.d", {"abc", "a\nd"}, {"a\nc"});
   EXPECT_THAT(refusal(ConstraintKind::regex, "(a"), HasSubstr("wrong at byte 2: a group without ')'"));
+  EXPECT_THAT(refusal(ConstraintKind::regex, "(?P<a"), HasSubstr("wrong at byte 5: a group's name without an end"));
   EXPECT_THAT(refusal(ConstraintKind::regex, "(a)\\1"), HasSubstr("back references are not supported"));
   expect_texts(ConstraintKind::regex, "(?!ab|c$)(?=.*x)[a-dx]+", {"acx", "cx", "x"}, {"abx", "c", "ac"});
   expect_texts(ConstraintKind::regex, "-(a|(?!ba)b.)", {"-a", "-bb"}, {"-ba", "-b"});
@@ -98,6 +99,7 @@ TEST(Constraint, WrittenGrammars) {
   EXPECT_THAT(refusal(ConstraintKind::gbnf, "root ::= a\na ::= b \"x\" | \"y\"\nb ::= a \"z\""),
               HasSubstr("begins with itself, through other rules"));
   EXPECT_THAT(refusal(ConstraintKind::gbnf, "root ::= x"), HasSubstr("there is no rule 'x'"));
+  EXPECT_THAT(refusal(ConstraintKind::gbnf, "root ::= [a-"), HasSubstr("a class without ']'"));
   EXPECT_THAT(refusal(ConstraintKind::gbnf, "root ::= root"), HasSubstr("no text can satisfy it"));
   const std::string calls =
       "start: NAME \"(\" [value (\",\" value)*] \")\"\nvalue: SIGNED_NUMBER -> number\n  | ESCAPED_STRING | start\n"
