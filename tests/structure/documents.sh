@@ -5,7 +5,7 @@
 # - links lead to files, and to headings that exist
 # - paths and file names in `code spans` exist
 # - lines of prose have at most 120 columns; code blocks, tables and links alone on a line may be longer
-# - files in docs/evidence have at most 150 lines
+# - files in docs/evidence have at most 150 lines, and its README.md lists them
 # - no placeholder such as @THIS@ is left
 # - outside docs/evidence, commands of `switchyard` and ./dev and their options exist (by --help of the programs given)
 set -euo pipefail
@@ -158,6 +158,8 @@ check_document() {
     done
   done <"$file"
   ((!evidence || number <= LINES_OF_EVIDENCE)) || fault "$file: $number lines; evidence has at most $LINES_OF_EVIDENCE"
+  ((!evidence)) || [[ $file == docs/evidence/README.md ]] || grep -qF "](${file##*/})" docs/evidence/README.md ||
+    fault "$file: docs/evidence/README.md does not list it"
 }
 
 read_options

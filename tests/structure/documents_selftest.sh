@@ -21,11 +21,12 @@ chmod +x "$tree/switchyard"
 expect() {
   local want=$1 file=$2 text=$3 got=0
   rm -rf "$tree/root"
-  mkdir -p "$tree/root/core/base" "$tree/root/$(dirname "$file")"
+  mkdir -p "$tree/root/core/base" "$tree/root/docs/evidence" "$tree/root/$(dirname "$file")"
   touch "$tree/root/core/base/os.h"
   printf '# Other\n\n## A heading, twice\n' >"$tree/root/OTHER.md"
   printf 'cmd_test-cuda() {\n' >"$tree/root/dev"
   printf '%s\n' "$text" >"$tree/root/$file"
+  [[ $file != docs/evidence/a.md ]] || printf '[a](a.md)\n' >"$tree/root/docs/evidence/README.md"
   "$check" "$tree/root" "$tree/switchyard" >"$tree/said" 2>&1 || got=$?
   if [[ $got != "$want" ]]; then
     echo "expected exit code $want, got $got, for $file holding: $text"
@@ -52,4 +53,5 @@ expect 1 docs/a.md '`switchyard bogus`'
 expect 1 docs/a.md '`./dev bogus`'
 expect 1 docs/evidence/a.md "$(printf '```\n@OUTPUT@\n```')"
 expect 1 docs/evidence/a.md "$(printf 'x\n%.0s' {1..151})"
+expect 1 docs/evidence/b.md 'It is in no list.'
 ((failures == 0))
