@@ -11,7 +11,7 @@ namespace switchyard::cli {
 // A process's memory, estimated before it is loaded.
 struct ProcessNeed {
   uint64_t weight_bytes = 0;
-  uint64_t state_bytes = 0;                             // in fp32: only a plan knows in how many a device keeps them
+  uint64_t state_bytes = 0;                             // in fp32: only a plan knows the device's form
   bool host = true;                                     // it computes in the host's memory
   std::string device;                                   // otherwise there
   uint64_t host_step_bytes = 0, device_step_bytes = 0;  // of the largest step, here and there

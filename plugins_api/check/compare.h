@@ -16,8 +16,8 @@ struct Errors {
   }
 };
 
-// How far elements of a row of a state may be off that a device keeps in so many bytes a unit: half a step of integers
-// with a scale. 0 where these have no room, and where the device keeps fp32.
+// Half a step of integers with a scale, in this row of a state of which the device keeps a unit (a slot or page) in
+// `unit_bytes`. 0 if an element then has 32 bits or more, of pages 16.
 double half_step(const State& s, uint64_t row, uint64_t unit_bytes);
 
 // The first difference, in one line; "" if there is none. Rows of inactive sequences are not compared. States that the

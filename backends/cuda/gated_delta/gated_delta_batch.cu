@@ -21,8 +21,8 @@ namespace gpu {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// Of a multiprocessor. In fp32 no more find room; with pending rows four would lack registers. Few sequences do not
-// need them, and with three a block keeps the query in registers.
+// Of a multiprocessor. In fp32 no more than three find room; with pending rows four would lack registers. A list of few
+// sequences has too few blocks for four; with registers for three, the query stays in them.
 constexpr uint32_t blocks_of(bool i16, bool pends, bool few) { return i16 && !pends && !few ? 4 : 3; }
 constexpr uint32_t kFewBlocks = 2;  // of a multiprocessor, of a list with few sequences
 constexpr uint32_t kTaps = 4, kMostDim = 128, kMostCluster = 8;
@@ -440,10 +440,11 @@ uint32_t cluster_of(const swy_gated_delta_attrs& a) { return a.value_heads / a.k
 template <int N, bool kI16>
 swy_status record_form(const Recording& r, const Delta& d) {
   const uint32_t state = d.value_dim * d.key_dim * (kI16 ? sizeof(uint16_t) : sizeof(float));
-  const bool few = r.bucket().seqs * d.value_heads <= kFewBlocks * static_cast<uint32_t>(r.device().processors) && kI16;
+  constexpr bool kHasFew = kI16;  // fp32 has three blocks at most, so it needs no instance for few sequences
+  const bool few = r.bucket().seqs * d.value_heads <= kFewBlocks * static_cast<uint32_t>(r.device().processors);
   return launch_clusters(r.with(FastMemory::shared),
                          d.pending != nullptr ? delta_batch<N, true, kI16, false>
-                         : few                ? delta_batch<N, false, kI16, kI16>
+                         : few                ? delta_batch<N, false, kI16, kHasFew>
                                               : delta_batch<N, false, kI16, false>,
                          cluster_of(r.attrs<swy_gated_delta_attrs>()), dim3(d.value_heads, r.bucket().seqs), kThreads,
                          state, d, r.list.step);

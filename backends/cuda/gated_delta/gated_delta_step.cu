@@ -30,8 +30,8 @@ constexpr uint32_t kThreads = kColumnThreads, kSlice = kColumns, kMostCluster = 
 constexpr uint32_t kMostRawRows = 4;
 static_assert(kMostRows * kSlice <= kThreads);
 
-// What leaves 64 registers for a thread if two such blocks are to fit; before 9.0, where no kernel runs beside another,
-// 72 for states in fp32.
+// For __launch_bounds__: with two such blocks, 512 threads leave 64 registers for each, 448 leave 72. States in fp32
+// need these, and before 9.0 no kernel runs beside another. Blocks have 256 threads.
 constexpr uint32_t one_row_threads([[maybe_unused]] bool i16) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   if (!i16) return 448;
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kRaw&& kRows == 1 && !kPends ? one_row_threads
   if (!kRaw) return;  // what follows needs clusters
 #endif
   constexpr uint32_t kHeld = kPends && kRows < kRowsAtOnce ? kRowsAtOnce : kRows;
-  // With one row the next kernel begins at once; with more that is slower.
+  // With one row the next kernel begins at once; with more that is slower, and with pending rows it was not measured.
   constexpr bool kReleasesAtOnce = kRows == 1 && !kPends;
   static_assert(!kRaw || kRows <= kMostRawRows);
   using Own = Columns<N, kI16>;

@@ -340,7 +340,8 @@ swy_status record_walk(const Recording& r, const MixtureBoxes& b, uint32_t rows)
   const Mixture& m = b.m;
   const uint32_t groups = m.width / 64;
   // With a warp's first tile, the next kernel's requests would be ahead of most of what `down` reads; with its third
-  // one, that kernel would still lack requests when `down` ends. With three rows of one sequence `down` is shorter.
+  // one, that kernel would still lack requests when `down` ends. With three rows of one sequence `down` is so short
+  // that the first tile is best.
   const uint32_t release = r.bucket().seqs == 1 && rows == 3 ? 0 : 1;
   Walk p{b, {}, rows, kWalkWarps / rows, m.shared_width != 0 ? m.width / kPart : 0, release, r.list.tokens};
   // The integers and their scales take the place of h in fp32, half of which they need.

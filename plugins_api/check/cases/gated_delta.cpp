@@ -32,7 +32,8 @@ void gates(Builder& b, uint64_t heads, swy_dtype plain) {
 // For a bucket for decoding, not one with room for more.
 bool decodes(const Scene& scene) {
   return scene.name == "decode4" || scene.name == "decode6" || scene.name == "one_token" ||
-         scene.name == "first_token" || scene.name == "one_row" || scene.name == "drafts" || scene.name == "two_drafts";
+         scene.name == "first_token" || scene.name == "one_row" || scene.name == "drafts" ||
+         scene.name == "two_drafts" || scene.name == "decode40";
 }
 
 bool has_pending(const Scene& scene) {
@@ -121,6 +122,11 @@ void gated_delta_cases(std::vector<CaseSpec>& out) {
     }
   }
   odd_cases(out);
+  // More sequences and heads than a device has places for two blocks on each multiprocessor.
+  const Shape wide{2, 8, 128, 128, 4};
+  out.push_back({SWY_OP_GATED_DELTA, "gated_delta." + wide.name() + ".decode40", false, [wide](Random& random) {
+                   return delta(SWY_OP_GATED_DELTA, wide, decoding(40), SWY_BF16, 1, random);
+                 }});
   const Shape few[] = {
       {4, 8, 32, 32, 4}, {2, 2, 64, 48, 3}, {1, 2, 19, 11, 7, false, 0.01f, 0.1f}, {2, 4, 128, 128, 4, true}};
   for (const Shape& s : few) {

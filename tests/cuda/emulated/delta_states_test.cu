@@ -2,7 +2,11 @@
 // States of the delta rule in 16 bits: the kernels round a column as the SDK does that brings it in.
 #include <gtest/gtest.h>
 
+#include <cfloat>
+#include <cmath>
+#include <cstring>
 #include <random>
+#include <vector>
 
 #include "gated_delta_state.cuh"
 #include "switchyard/sdk/device_states.hpp"

@@ -45,6 +45,7 @@ for part; do
     moe) judge ops/moe.boxes/; judge ops/moe_add.boxes/moe_add.i4.g64.rows4 ;;
     bytes) judge ops/linear.bytes/; judge ops/moe.bytes/ --one-in 3 ;;
     delta) judge states/; judge ops/gated_delta.step/; judge ops/gated_delta.batch/; judge ops/gated_delta.chunks/
+      SWITCHYARD_EMULATED_PROCESSORS=4 judge ops/gated_delta.batch/  # so that a multiprocessor has many blocks
       judge ops/gated_delta.recurrent/gated_delta.4k8v.dims32_32.kernel4.pending
       judge ops/gated_delta. --one-in 6 --set delta_i16=0
       judge range/delta --one-in 4 --set delta_i16=0 ;;
